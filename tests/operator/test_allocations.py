@@ -397,3 +397,26 @@ def test_devices_of_a_victim_that_do_not_come_free() -> None:
     case.wait(SECONDS + 2)
     assert case.phase("u") is None
     assert case.told()[-1] == f"claims of pods that left for it still have devices after 30 s: {NAMESPACE}/p-gpu"
+
+
+def test_nobody_leaves_while_devices_do_not_come_free() -> None:
+    """Others would leave in vain too. Once the claim is freed things go on."""
+    case = Case(a=3)
+    for name in ("p", "q", "r"):
+        case.pod(name)
+    case.round()
+    case.settle()
+    case.pod("u", priority=10)
+    for _ in range(4):
+        case.round()
+        case.settle()
+        case.wait(SECONDS + 5)
+    late = case.shell.state.freed_devices.late
+    assert len([pod for pod in case.api.values() if pod.node_name]) == 2, "the others keep their devices"
+    assert len(late) == 1
+    case.devices.follow_pods({pod.uid for pod in case.api.values()})
+    case.show()
+    assert not late
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/u"].node_name == "a"

@@ -17,7 +17,6 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     UnplacedPod,
 )
-from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
 from thalweg_operator.reservations.steering.records.planned_prices import NOT_ALLOWED
 from thalweg_operator.reservations.victims.replacements import recent_moves
@@ -159,7 +158,7 @@ class Rounds(ApiServer):
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
             excluded={*ledger.victims, *(move.victim.key for move in state.moves.awaited.values())},
-            unevictable_reasons=backoff.unevictable_reasons(ledger, self.now),
+            unevictable_reasons=state.unevictable_reasons(self.now),
             moves=recent_moves(state, self.now),
         )
         return to_snapshot(
