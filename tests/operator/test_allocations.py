@@ -119,6 +119,22 @@ def test_others_take_the_device_while_we_plan() -> None:
     assert (case.phase("p"), case.writes) == (None, [])
 
 
+def test_a_plan_without_devices_for_a_pod() -> None:
+    """It is told and pauses: if it were planned so again at once, rounds would follow each other without end."""
+    case = Case()
+    case.pod("p")
+    case.make_plan()
+    assert case.plan is not None
+    case.plan.placements = [msgspec.structs.replace(each, claims=None) for each in case.plan.placements]
+    case.deliver(100)
+    assert case.told() == ["its claims get no devices on a beside those of others"]
+    case.round()
+    assert (case.phase("p"), case.writes) == (None, [])
+    case.pass_time(2)
+    case.round()
+    assert case.phase("p") is Phase.ALLOCATING
+
+
 def test_others_allocate_the_claim() -> None:
     """Their allocation stays as it is; the pod goes where that device is."""
     case = Case(a=1, b=1)
