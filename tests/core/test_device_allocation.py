@@ -201,7 +201,9 @@ def test_counters_of_one_other_node_are_not_looked_at() -> None:
     assert not index.pools(node)
     assert [each.pool_id.pool for each in index.pools(ReachedNode("n1"))] == ["far"]
     everywhere = pool(slice="far-counters", pool=two, sharedCounters=counters, allNodes=True)
-    changed = index.changed(read_slices([far[0], everywhere]), {each.pool_id for each in index.pools(ReachedNode("n1"))})
+    changed = index.changed(
+        read_slices([far[0], everywhere]), {each.pool_id for each in index.pools(ReachedNode("n1"))}
+    )
     assert [each.pool_id.pool for each in changed.pools(node)] == ["far"]
     again = changed.changed(read_slices(far), {each.pool_id for each in changed.pools(node)})
     assert not again.pools(node)

@@ -1,6 +1,7 @@
 """Devices as columns of room: numbers say what the allocator says, and rounds treat devices as other amounts."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +27,9 @@ from flowcore.model.policies import BUILT_IN
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices import search_effort
+from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.columns.with_columns import WithColumns, with_columns
+from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.devices.search_effort import REASON_LATER
@@ -261,6 +264,30 @@ def test_costly_claims_of_one_namespace_wait_and_others_do_not(monkeypatch: pyte
     assert 2 <= rounds < 20
     assert {each.pod.uid for each in last.placements} == {"a", "costly"}
     check_devices(known, last)
+
+
+def test_who_asks_for_devices_pays_for_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of the round do not: namespaces that cost much wait for their turn."""
+    slices = [with_models(f"n{number}", "a") for number in range(4)]
+    own, other = claims_for("own"), claims_for("other", selectors=cel(f'{MODEL} == "b"', f'{MODEL} != ""'))
+    other[0]["metadata"]["namespace"] = "other"
+    pods = [pending(of_template("own")), pending(msgspec.structs.replace(of_template("other"), namespace="other"))]
+    pods.append(PendingPod("plain/p", "p", PodClass((("cpu", 1000),)), BUILT_IN.name, 0.0, PodSignature("plain")))
+    known = cluster({f"n{number}": 1 for number in range(4)}, [*own, *other], pods=pods, slices=slices)
+    asked, paid, matches = list[str](), Counter[str](), DeviceSelectors.matches
+
+    def asking(self: DeviceSelectors, expression: str, *arguments: Any) -> bool | CelProblem:
+        asked.append(expression)
+        return matches(self, expression, *arguments)
+
+    def charge(paying: Sequence[PendingPod]) -> None:
+        paid.update(dict.fromkeys((pod.key for pod in paying), len(asked)))
+        asked.clear()
+
+    monkeypatch.setattr(DeviceSelectors, "matches", asking)
+    with_columns(known, charge)
+    assert not asked
+    assert +paid == {"other/other": 4}, "the other claim has no selector"
 
 
 # --- the same as the allocator ---

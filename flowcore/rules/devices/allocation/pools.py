@@ -142,9 +142,10 @@ class SliceIndex:
         """The index of other slices, of which those of these pools alone differ. It keeps what others do not touch."""
         index = SliceIndex(slices)
         index._numbers = self._numbers
-        touched = [(of, each) for of in (self, index) for pool in pools for each in of._by_pool.get(pool, ())]
-        if all(of._names_its_node(each) for of, each in touched):
-            nodes = {each.reach.node_name for _, each in touched}
+        before = [each for pool in pools for each in self._by_pool.get(pool, ())]
+        after = [each for pool in pools for each in index._by_pool.get(pool, ())]
+        if all(map(self._names_its_node, before)) and all(map(index._names_its_node, after)):
+            nodes = {each.reach.node_name for each in (*before, *after)}
             index._of_node = {name: known for name, known in self._of_node.items() if name not in nodes}
             index._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
         return index
