@@ -478,6 +478,17 @@ def test_a_claim_that_others_use_does_not_leave() -> None:
     assert "cannot allocate all claims" in result.unplaced[0].reason
 
 
+def test_a_device_that_two_claims_have_does_not_come_free() -> None:
+    """kube-scheduler and a plan may give it out at once. Once one of the claims is gone, it leaves with the other."""
+    (low, held), (high, also_held) = _running("low", "n0a", "gpu-0"), _running("high", "n0a", "gpu-0", priority=100)
+    urgent = _urgent("urgent")
+    known = snapshot_with_running([roomy_node("n0a")], [low, high], [urgent])
+    known = replace(known, devices=devices_of([slice_of("n0a", 1)], [held, also_held, _claim_of(urgent)]))
+    assert not run_round(known).evictions
+    known.devices.set_claim(("default", "high"), None)
+    assert [each.pod.key for each in run_round(known).evictions] == ["default/low"]
+
+
 def test_what_running_pods_use_follows_their_claims() -> None:
     """In a second round of the same objects: what a claim has by then leaves with its pod."""
     low, held = _running("low", "n0a", "gpu-0")

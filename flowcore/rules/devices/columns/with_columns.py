@@ -331,7 +331,8 @@ class _Widening:
         """The devices that come free when a pod goes."""
         for claim in own_claims(pod, self._snapshot.devices.claims):
             if claim.allocation is not None:
-                yield from (each.device for each in claim.allocation.devices if not each.admin_access)
+                devices = (each.device for each in claim.allocation.devices if not each.admin_access)
+                yield from (device for device in devices if not self._index.columns.is_had_twice(device))
 
     def _persistent_usage(self) -> tuple[PersistentUsage, ...] | None:
         """No room of a gang is held on the strength of devices that running pods have."""
