@@ -122,9 +122,9 @@ class SliceIndex:
             self._by_pool[resource_slice.pool_id].append(resource_slice)
         #: The node of each pool of which all slices name the same one.
         self._only_node = {
-            pool: each[0].reach.node_name
-            for pool, each in self._by_pool.items()
-            if each[0].reach.node_name and len({one.reach.node_name for one in each}) == 1
+            pool: slices_of_pool[0].reach.node_name
+            for pool, slices_of_pool in self._by_pool.items()
+            if slices_of_pool[0].reach.node_name and len({each.reach.node_name for each in slices_of_pool}) == 1
         }
         for resource_slice in in_order:
             if self._names_its_node(resource_slice):

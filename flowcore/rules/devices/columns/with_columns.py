@@ -155,7 +155,7 @@ def _not_searched(
     """The kinds of which it is not known yet which devices they select: a round spends so much on each namespace."""
     missing, searched = set[RequestKind](), set[RequestKind]()
     asking = {(each.namespace, kind): each for each in claimed for kind in each.kinds}
-    for (namespace, kind), each in asking.items():
+    for (namespace, kind), asks in asking.items():
         if kind in searched:
             continue
         try:
@@ -163,7 +163,7 @@ def _not_searched(
             searched.add(kind)
         except EffortSpentError:
             missing.add(kind)
-        charge(each)
+        charge(asks)
     return missing - searched
 
 

@@ -42,7 +42,7 @@ class VictimsState(LedgerState):
         names = ", ".join("/".join(key) for key in sorted(self.freed_devices.late))
         text = f"claims of pods that left have devices still, and nobody uses them: {names}"
         pods = (pod for pod in self.cluster.pods.values() if pod.node_name and pod.pod_class.devices is not None)
-        return {pod.uid: text for pod in pods} | reasons
+        return {**dict.fromkeys((pod.uid for pod in pods), text), **reasons}
 
     def evict(self, effect: Evict) -> None:
         """Asks for an eviction or its dry run, which is then under way until it is answered."""
