@@ -10,6 +10,7 @@ from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.machine import gang, room, sized
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.leftovers import IDLE_SECONDS
 from thalweg_operator.reservations.victims.freed_devices import SECONDS
@@ -436,3 +437,20 @@ def test_nobody_leaves_while_devices_do_not_come_free() -> None:
     case.round()
     case.settle()
     assert case.api[f"{NAMESPACE}/u"].node_name == "a"
+
+
+def test_a_round_without_a_pod_that_a_place_is_held_for() -> None:
+    """It pauses for a moment: nobody else gets the device for which another pod left."""
+    case = Case()
+    evicted_for(case)
+    case.devices.follow_pods({"u"})
+    case.show()
+    assert case.phase("u") is Phase.HELD
+    case.pod("q", priority=5)
+    backoff.conflicted(case.ledger, case.cluster.waiting[f"{NAMESPACE}/u"], case.now)
+    case.round()
+    assert (case.phase("u"), case.phase("q")) == (Phase.HELD, None)
+    case.pass_time(1)
+    case.round()
+    case.settle()
+    assert case.device("u-gpu") == GPU

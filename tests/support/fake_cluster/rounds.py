@@ -76,7 +76,6 @@ class Rounds(ApiServer):
         self._plans += 1
         self.cluster.take_changes()
         self.ledger.begin_plan()
-        self.cluster.devices.takers = tuple(DeviceTakers(self.cluster, self.ledger).update(fresh=True) or ())
         policies = {policy.name: policy for policy in self.cluster.policies.ordered}
         asked: list[tuple[Pod, Policy]] = []
         for pod in self.ledger.plannable():
@@ -88,6 +87,8 @@ class Rounds(ApiServer):
                 continue
             if not is_backing_off(self.ledger, pod, self.now):
                 asked.append((pod, policy))
+        takers = DeviceTakers(self.cluster, self.ledger).update({pod.key for pod, _ in asked}, fresh=True)
+        self.cluster.devices.takers = tuple(takers or ())
         snapshot = self._snapshot([(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None])
         return Plan(self._plans, snapshot.generation, []), snapshot, policies
 
