@@ -24,8 +24,8 @@ class DeviceTakers:
         """All of them, or None if they are the same as at the last call.
 
         Args:
-            planned: keys of the pods that the round plans. Where it does not plan a pod that a place is held for, nobody
-                else gets the devices for which others left.
+            planned: keys of the pods that the round plans. If a place is held for another pod, nobody else gets the
+                devices for which others left.
             fresh: whether the worker has no state.
         """
         takers = list(self._takers(planned))
