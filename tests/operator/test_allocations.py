@@ -454,3 +454,30 @@ def test_a_round_without_a_pod_that_a_place_is_held_for() -> None:
     case.round()
     case.settle()
     assert case.device("u-gpu") == GPU
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_claim_that_is_taken_away_before_its_pod_is_bound(is_refused: bool) -> None:  # noqa: FBT001
+    """While the binding stands in line, or the pod of a gang that has begun pauses: it is not bound without it."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, of=gang("g", 2))
+    case.round()
+    for _ in range(2):
+        case.answer(Allocate)
+        case.show()
+    case.answer(Bind)
+    if is_refused:
+        case.answer(Bind, Answer.REFUSED, "no")
+    case.show()
+    ((key, left),) = case.ledger.reservations.items()
+    assert left.phase is (Phase.PAUSED if is_refused else Phase.BINDING)
+    claim = case.devices.claims[NAMESPACE, f"{left.pod.name}-gpu"]
+    case.devices.put(msgspec.structs.replace(claim, allocation=None, reserved_for=(), is_ours=False))
+    case.show()
+    case.settle()
+    case.wait(5)
+    assert (case.api[key].node_name, case.ledger.reservations) == ("", {})
+    case.round()
+    case.settle()
+    assert case.api[key].node_name == "a"

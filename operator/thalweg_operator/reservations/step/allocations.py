@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
+from flowcore.model.resource_claims import ResourceClaim
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, ReleasedClaim, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
@@ -19,7 +19,7 @@ from thalweg_operator.reservations.ledger.records.claims import ReleasingPod
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
+from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun, has_claims
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_DEVICES
 
 
@@ -45,7 +45,7 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
         held = ledger.reservations.get(key)
         if held is None or held.phase is not Phase.ALLOCATING or not held.claims:
             continue  # the claims of others were all there
-        if all(_shows(state, held, planned) for planned in held.claims):
+        if has_claims(state.cluster, held):
             _look(state, key)  # reserved before a restart
         else:
             state.effects.append(Allocate(held.pod, held.node, held.id, held.claims))
@@ -102,7 +102,7 @@ def _look(state: State, key: str) -> None:
     """Goes on where the claims of a pod are as planned."""
     ledger = state.ledger
     reservation = ledger.reservations[key]
-    if not reservation.claims or not all(_shows(state, reservation, planned) for planned in reservation.claims):
+    if not reservation.claims or not has_claims(state.cluster, reservation):
         return
     claims = [state.cluster.devices.claims[planned.key] for planned in reservation.claims]
     if ledger.claims.taken_since(reservation.claims, reservation.claims_as_of, slices=False):
@@ -123,18 +123,6 @@ def _look(state: State, key: str) -> None:
         return
     ledger.change(key, is_ready=True)
     _bind_group(state, ledger.reservations[key])
-
-
-def _shows(state: State, reservation: Reservation, planned: PlannedClaim) -> bool:
-    """Whether the watch shows that a claim has what was planned, and is reserved for the pod."""
-    claim = state.cluster.devices.claims.get(planned.key)
-    return (
-        claim is not None
-        and claim.uid == planned.uid
-        and claim.allocation is not None
-        and claim.allocation.is_like(planned.allocation)
-        and reservation.pod.uid in claim.reserved_for
-    )
 
 
 def _awaited(state: State, reservation: Reservation) -> str:

@@ -21,12 +21,15 @@ from thalweg_operator.reservations.effects import (
 )
 from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
 
+#: Phases in which a pod's claims are written: before that nobody is bound.
+_HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
 #: Why a binding is not sent at the end. The next leader plans the pod.
 OPERATOR_ENDS = "operator ends"
 
@@ -101,6 +104,9 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
         return "node changed"
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
+    reservation = ledger.reservations.get(key)
+    if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_claims(cluster, reservation):
+        return "claims lost"
     gang = write.pod.gang
     begun = gang is not None and has_begun(cluster, ledger, gang.key)
     if ends and not _is_placed_together(cluster, write.pod):
@@ -110,6 +116,21 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     if gang is not None and not begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger)):
         return "gang incomplete"
     return ""
+
+
+def has_claims(cluster: Cluster, reservation: Reservation) -> bool:
+    """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it."""
+    for planned in reservation.claims:
+        claim = cluster.devices.claims.get(planned.key)
+        if (
+            claim is None
+            or claim.uid != planned.uid
+            or claim.allocation is None
+            or not claim.allocation.is_like(planned.allocation)
+            or reservation.pod.uid not in claim.reserved_for
+        ):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
