@@ -65,7 +65,8 @@ def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
     """
     if policy is not None and ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
         return DuringExecution.IGNORE
-    stays = pod.immovable_reason or pod.gang is not None or pod.unsupported_reason or pod.unbindable_reason
+    cannot = pod.unsupported_reason or pod.pod_class.volumes
+    stays = pod.immovable_reason or pod.gang is not None or cannot
     if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE
     return pod.during_execution or policy.during_execution
@@ -78,8 +79,10 @@ def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:
         return pod.immovable_reason
     if pod.gang is not None:
         return "it belongs to a gang"
-    if pod.unsupported_reason or pod.unbindable_reason:
-        return pod.unsupported_reason or pod.unbindable_reason
+    if pod.unsupported_reason:
+        return pod.unsupported_reason
+    if pod.pod_class.volumes:
+        return "it has volumes"
     if now - (pod.started or pod.created) < policy.rescheduling.min_age:
         return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
     return ""

@@ -11,9 +11,9 @@ from support.fake_cluster.machine import gang, room, sized
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.step.leftovers import IDLE_SECONDS
-from thalweg_operator.reservations.victims.freed_devices import SECONDS
+from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SECONDS
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.gang_spec import GangRef
@@ -79,7 +79,7 @@ def test_a_pod_is_bound_once_the_watch_shows_its_claims() -> None:
     case.round()
     assert case.kinds() == ["Allocate"]
     case.answer(Allocate)
-    assert (case.phase("p"), case.kinds(), case.device("p-gpu")) == (Phase.ALLOCATING, [], GPU)
+    assert (case.phase("p"), case.kinds(), case.device("p-gpu")) == (Phase.PREPARING, [], GPU)
     case.show()
     assert (case.phase("p"), case.kinds()) == (Phase.BINDING, ["Bind"])
     case.answer(Bind)
@@ -126,14 +126,14 @@ def test_a_plan_without_devices_for_a_pod() -> None:
     case.pod("p")
     case.make_plan()
     assert case.plan is not None
-    case.plan.placements = [msgspec.structs.replace(each, claims=None) for each in case.plan.placements]
+    case.plan.placements = [msgspec.structs.replace(each, device_claims=None) for each in case.plan.placements]
     case.deliver(100)
     assert case.told() == ["its claims get no devices on a beside those of others"]
     case.round()
     assert (case.phase("p"), case.writes) == (None, [])
     case.pass_time(2)
     case.round()
-    assert case.phase("p") is Phase.ALLOCATING
+    assert case.phase("p") is Phase.PREPARING
 
 
 def test_others_allocate_the_claim() -> None:
@@ -171,7 +171,7 @@ def test_a_gang_is_bound_once_the_claims_of_all_are_there() -> None:
     case.answer(Allocate)
     case.show()
     assert case.kinds() == ["Allocate"]
-    assert {case.phase(name) for name in "pqr"} == {Phase.ALLOCATING}
+    assert {case.phase(name) for name in "pqr"} == {Phase.PREPARING}
     case.answer(Allocate)
     case.show()
     assert case.kinds() == ["Bind", "Bind", "Bind"]
@@ -245,7 +245,7 @@ def test_devices_that_get_ready() -> None:
     case.show()
     assert case.told() == ["its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)"]
     case.pass_time(500)
-    assert case.phase("p") is Phase.ALLOCATING
+    assert case.phase("p") is Phase.PREPARING
     case.devices.report(OWN, ready=True)
     case.show()
     assert case.kinds() == ["Bind"]

@@ -126,7 +126,8 @@ class Rounds(ApiServer):
                 tuple(leaving[each.pod.key]),
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
                 saving=0,
-                claims=self._claims(each.pod.pod_class, result.after),
+                device_claims=self._claims(each.pod.pod_class, result.after),
+                volumes=each.volumes,
             )
             for each in result.placements
         ]

@@ -40,4 +40,4 @@ class DeviceTakers:
             is_planned = reservation.phase is Phase.HELD and key in planned
             comes_later = is_planned or reservation.phase is Phase.AWAITING_REPLACEMENT
             if pod is not None and node is not None and not comes_later:
-                yield DeviceTaker(pod, node.name, node.labels, reservation.claims)
+                yield DeviceTaker(pod, node.name, node.labels, reservation.device_claims)
