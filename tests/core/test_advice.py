@@ -204,7 +204,7 @@ def test_a_pod_without_a_free_device() -> None:
     assert answer.kind is WhyKind.NOTHING_FITS
     assert "1 cannot allocate all claims" in answer.text
     assert "DynamicResources rejects 1 of 1 nodes; no other filter is needed to exclude them all." in answer.evidence
-    assert answer.next == "Mend its resource claims, free devices, or add a node that has them."
+    assert answer.next == "Add a node like a: nobody loses a place."
     free = [each for each in objects if each["metadata"]["name"] != "theirs"]
     assert plan_scenario(scenario_of([node("a"), *free, waits]), NOW).result.placements
 

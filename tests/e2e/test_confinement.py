@@ -198,7 +198,7 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "the node of a claim that has one": (claim(metadata(annotations={SELECTED_NODE: "n"}), "chosen"), SELECTS),
 }  # fmt: skip
 
-CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
 GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
@@ -208,7 +208,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def of_claim(name: str, body: Any, under: str = "", content_type: str = MERGE_PATCH) -> Write:
-    return Write("PATCH", f"{CLAIMS}/{name}{under}", body, content_type)
+    return Write("PATCH", f"{DEVICE_CLAIMS}/{name}{under}", body, content_type)
 
 
 #: Changes of claims. Rights alone would let the account send these.
@@ -225,8 +225,10 @@ CONFINED_CLAIMS: dict[str, tuple[Write, str]] = {
 }
 #: What the account has no right to.
 OTHER_CLAIMS: dict[str, Write] = {
-    "a claim": Write("POST", CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}),
-    "a claim deleted": Write("DELETE", f"{CLAIMS}/held"),
+    "a device claim": Write(
+        "POST", DEVICE_CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}
+    ),
+    "a device claim deleted": Write("DELETE", f"{DEVICE_CLAIMS}/held"),
 }
 #: All that the operator does with claims, in this order.
 ALLOWED_CLAIMS: dict[str, Write] = {
@@ -399,12 +401,12 @@ async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tupl
         said = await refusal(write, thief)
         assert words in said or (name == "an owner" and NO_OWNER in said), name
     assert await plane[1].get(f"{PODS}/p") == before
-    claims = await plane[1].list(CLAIMS)
+    claims = await plane[1].list(DEVICE_CLAIMS)
     for name, (write, words) in CONFINED_CLAIMS.items():
         assert words in await refusal(write, thief), name
     said = {**{key: GPU[key] for key in ("driver", "pool")}, "device": "held", "conditions": []}
     assert await refusal(of_claim("held", status(devices=[said]), "/status"), thief), "in a driver's place"
-    assert await plane[1].list(CLAIMS) == claims
+    assert await plane[1].list(DEVICE_CLAIMS) == claims
 
 
 async def test_the_policy_holds_whatever_else_is_granted(

@@ -119,7 +119,7 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``).
         """
-        self._columns = with_columns(snapshot)
+        self._columns = with_columns(snapshot, charge)
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)

@@ -169,22 +169,26 @@ class ClaimableDevices:
 
         It may if others may use one of its claims, or if other nodes reach something of the same pools.
         """
-        pools = self._state.slices.pools(node)
-        return all(not claim.claim for claim in pod.claims) and not any(
-            pool.unreached or any(each.reach.node_name != node.name for each in pool.slices) for pool in pools
+        slices = self._state.slices
+        return all(not claim.claim for claim in pod.claims) and all(
+            slices.is_of_node(pool, node) for pool in slices.pools(node)
         )
 
     # --- changes ---
 
-    def take(self, taker: DeviceTaker) -> None:
-        """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already."""
+    def take(self, taker: DeviceTaker, spend: Spend = unlimited) -> None:
+        """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already.
+
+        Args:
+            spend: counts the work. Where nothing is left to spend, the pod takes nothing, and waits.
+        """
         if taker.claims:
             self._take_decided(taker)
             return
         claims = self.claims_of(taker.pod)
         if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
             return
-        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels))
+        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels), spend)
         if isinstance(allocations, ClaimRejection):
             self.waiting[taker.pod] = taker
             return

@@ -93,6 +93,9 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         plan.waiting_groups.add(waiting_group)
     pod = None if group in plan.broken else _reserve(state, placement, owner, event)
     if pod is None:
+        if placement.device_claims is None and not placement.waits:
+            # Verdicts on its node and the search for its devices differ: at once it would be planned so again.
+            state.pod_refused(placement.pod, f"its claims get no devices on {placement.node} beside those of others")
         conflicts = _drop(state, placement, owner) or plan.broken.get(group, False)
         if plan.broken.get(group):
             backoff.conflicted(state.ledger, placement.pod, state.now)

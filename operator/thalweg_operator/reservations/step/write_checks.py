@@ -24,10 +24,13 @@ from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
+from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
 
+#: Phases in which a pod's claims are written: before that nobody is bound.
+_HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
 #: Why a binding is not sent at the end. The next leader plans the pod.
 OPERATOR_ENDS = "operator ends"
 
@@ -102,6 +105,9 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
         return "node changed"
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
+    reservation = ledger.reservations.get(key)
+    if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_claims(cluster, reservation):
+        return "claims lost"
     gang = write.pod.gang
     begun = gang is not None and has_begun(cluster, ledger, gang.key)
     if ends and not _is_placed_together(cluster, write.pod):

@@ -19,7 +19,7 @@ from thalweg_operator.reservations.step.before_binding.progress import READY, Cl
 def writes(cluster: Cluster, reservation: Reservation) -> Iterator[Allocate]:
     """What is to be written for a pod's claims, as far as the watch shows."""
     claims = reservation.device_claims
-    if not all(_shows(cluster, reservation, planned) for planned in claims):
+    if not has_claims(cluster, reservation):
         yield Allocate(reservation.pod, reservation.node, reservation.id, claims)
 
 
@@ -40,7 +40,7 @@ def loss(reservation: Reservation, before: ResourceClaim | None, after: Resource
 def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState:
     """How far the claims of a pod are by what the watch shows."""
     planned_claims = reservation.device_claims
-    if not all(_shows(cluster, reservation, planned) for planned in planned_claims):
+    if not has_claims(cluster, reservation):
         return ClaimsState(Progress.PENDING, is_written=False)
     if ledger.device_claims.taken_since(planned_claims, reservation.devices_as_of, slices=False):
         return ClaimsState(Progress.TAKEN)
@@ -62,9 +62,13 @@ def overdue(cluster: Cluster, reservation: Reservation, now: float, timeout: flo
     """
     if not reservation.device_claims or reservation.waits_since == NEVER or now - reservation.waits_since <= timeout:
         return ""
-    are_shown = all(_shows(cluster, reservation, planned) for planned in reservation.device_claims)
-    awaited = _awaited(cluster, reservation) if are_shown else "the allocation is not shown"
+    awaited = _awaited(cluster, reservation) if has_claims(cluster, reservation) else "the allocation is not shown"
     return f"devices were not ready within {timeout:g} s: {awaited}" if awaited else ""
+
+
+def has_claims(cluster: Cluster, reservation: Reservation) -> bool:
+    """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it."""
+    return all(_shows(cluster, reservation, planned) for planned in reservation.device_claims)
 
 
 def _shows(cluster: Cluster, reservation: Reservation, planned: PlannedClaim) -> bool:
