@@ -11,7 +11,7 @@ export const CHANGES = [
   { kind: "Tolerate", title: "Tolerate a taint", fields: [["pod", "namespace/pod"], ["key", "key of the taint"]] },
   { kind: "DropNodeSelector", title: "Drop a label that a pod asks for", fields: [["pod", "namespace/pod"], ["label", "label"]] },
   { kind: "ReplaceNodeLabel", title: "Ask for another label of the node", fields: [["pod", "namespace/pod"], ["label", "label"], ["value", "value"], ["newLabel", "new label"], ["newValue", "new value"]] },
-  { kind: "ReplaceDeviceSelector", title: "Select devices of a claim in another way", fields: [["pod", "namespace/pod"], ["claim", "claim, as the pod names it"], ["request", "request"], ["selector", "expression"], ["newSelector", "new expression, or nothing"]] },
+  { kind: "ReplaceDeviceSelector", title: "Select devices of a claim in another way", fields: [["pod", "namespace/pod"], ["claim", "claim, as the pod names it"], ["request", "request"], ["selector", "expression"], ["newSelector", "new expression"]] },
   { kind: "DropDeviceConstraint", title: "Drop a constraint of a claim", fields: [["pod", "namespace/pod"], ["claim", "claim, as the pod names it"], ["attribute", "attribute"]] },
   { kind: "CountDevices", title: "Claim another number of devices", fields: [["pod", "namespace/pod"], ["claim", "claim, as the pod names it"], ["request", "request"], ["count", "how many", "1", Number]] },
   { kind: "EvictPods", title: "Evict a pod", fields: [["pods", "namespace/pod", "", (text) => text.split(/[\s,]+/).filter(Boolean)]] },
