@@ -15,6 +15,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from statistics import median
 
 import click
@@ -91,7 +92,7 @@ def _device(node: int, number: int) -> Device:
         "type": DeviceAttribute("string", "gpu"),
         "uuid": DeviceAttribute("string", f"GPU-{node:08x}-{number:04x}"),
     }
-    return Device(f"gpu-{number}", tuple(sorted(attributes.items())), (("memory", DeviceCapacity(_MEMORY)),))
+    return Device(f"gpu-{number}", tuple(sorted(attributes.items())), (("memory", DeviceCapacity(Decimal(_MEMORY))),))
 
 
 def _slice(node: int) -> ResourceSlice:

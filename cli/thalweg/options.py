@@ -38,8 +38,8 @@ _CLUSTER = (_users_kubeconfig, context)
 _OF_NAMES: Final = "Namespace of names without one. Default: that of the context; `default` for a dump."
 _BEFORE_NAMESPACE = (
     click.option("-f", "--filename", "files", multiple=True, metavar="FILE",
-                 help="Ask a dump: objects as JSON or YAML, as kubectl prints them. - is standard input. May be "
-                      "given several times. Default: ask a live cluster."),
+                 help="Ask a dump: objects as JSON or YAML, as kubectl prints them, of the kinds that `thalweg dump` "
+                      "writes. - is standard input. May be given several times. Default: ask a live cluster."),
     now,
     click.option("--direct", is_flag=True,
                  help="Plan here from what the API server lists, without the operator. Default where no operator has a "

@@ -75,9 +75,7 @@ def _result(allocated: AllocatedDevice, request: DeviceRequest, new_share_id: Ca
         result["adminAccess"] = True
     if allocated.share_id is not None:
         result["shareID"] = allocated.share_id or new_share_id()
-    consumed = {
-        name: str(amount // NANO) if amount % NANO == 0 else f"{amount}n" for name, amount in allocated.consumed
-    }
+    consumed = {name: _quantity(int(amount)) for name, amount in allocated.consumed}
     return (
         result
         | _unless_empty("tolerations", list(map(_toleration, request.tolerations)))

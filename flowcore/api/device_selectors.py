@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 
 from flowcore.api.base import Quantity, Wire
 from flowcore.api.selectors import WireNodeSelector, to_node_term
@@ -37,14 +38,14 @@ def to_device_amounts(amounts: Mapping[str, Quantity] | None, field: str) -> Dev
     return tuple((name, to_nanos(amount, f"{field}[{name}]")) for name, amount in sorted((amounts or {}).items()))
 
 
-def to_nanos(amount: Quantity, field: str) -> int:
+def to_nanos(amount: Quantity, field: str) -> Decimal:
     """An amount in billionths.
 
     Raises:
         ModelError: it is no quantity.
     """
     try:
-        return nanos(amount)
+        return Decimal(nanos(amount))
     except ModelError as error:
         raise ModelError(field, error.problem) from None
 

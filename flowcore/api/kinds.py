@@ -58,7 +58,7 @@ NODE_TOPOLOGY: Final = ObjectKind(
 )
 #: In dumps only: the API server writes a pod's priority into the pod.
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
-#: In dumps only: whether the template that a pod names exists.
+#: In dumps only: what pods will claim whose claims are not made yet.
 RESOURCE_CLAIM_TEMPLATE: Final = ObjectKind(
     "ResourceClaimTemplate", "resourceclaimtemplates", _DEVICES, namespaced=True
 )

@@ -26,7 +26,7 @@ from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.shared_gpus import asks_hami
 from flowcore.model.usage import UsageClass
-from flowcore.model.volumes import ClaimVolume, Disk, Volumes
+from flowcore.model.volumes import Volumes
 
 #: The controller that pins each of its pods to a node by affinity.
 DAEMON_SET = "DaemonSet"
@@ -54,7 +54,6 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
     scheduler_name: str
     preempts: bool
     unsupported_reason: str
-    unbindable_reason: str
     over_limit: str
     unreadable: str
     rules_problem: str
@@ -86,7 +85,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     namespace = meta.namespace or "default"
     volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
     excess = over_limit(spec, meta.labels or {})
-    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(volumes)
+    unsupported_reason = "" if excess is None else f"it is not planned: {excess}"
     requests: Amounts = ()
     extended: ExtendedRequests = ()
     unreadable, numa, numa_problem = "", None, None
@@ -122,7 +121,6 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         preempts=spec.preemption_policy != "Never",
         unsupported_reason=intern(unsupported_reason),
-        unbindable_reason=intern(_unbindable_reason(volumes)),
         over_limit="" if excess is None else excess.field,
         unreadable=unreadable,
         rules_problem=_rules_problem(constraints) if excess is None else "",
@@ -236,25 +234,4 @@ def _usage_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodC
         host_ports=host_ports_of(spec),
         priority=spec.priority or 0,
         volumes=volumes,
-    )
-
-
-def _unsupported_reason(volumes: Volumes) -> str:
-    """Why this engine cannot plan the pod, "" when it can.
-
-    A rule that is not evaluated here makes the pod wait; it is never skipped.
-    """
-    disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
-    if disk is not None:
-        return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
-    return ""
-
-
-def _unbindable_reason(volumes: Volumes) -> str:
-    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
-    if not claims:
-        return ""
-    return (
-        f"its volume claims ({', '.join(claims)}) need kube-scheduler's binding work, which the binder does not do; a "
-        "policy with delivery: Extender plans such pods and leaves the binding to kube-scheduler"
     )

@@ -110,7 +110,6 @@ def to_read_pod(
         blocked_reason=intern(blocked_reason) if blocked_reason else "",
         unsupported_reason=reading.unsupported_reason or (intern(asks) if asks else ""),
         over_limit=reading.over_limit,
-        unbindable_reason=reading.unbindable_reason,
         gated=gated,
         nominated_node=status.nominated_node_name or "",
         planned_node=meta.annotations.planned or "" if meta.annotations else "",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flowcore.api.base import Wire, WireMeta
+from flowcore.api.base import Wire
 from flowcore.api.gangs import WirePodGroup
 from flowcore.api.kinds import (
     DEVICE_CLASS,
@@ -23,15 +23,9 @@ from flowcore.api.nodes import WireNamespace, WireNode
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.api.reading import READ_BY
+from flowcore.api.resource_claims import WireDeviceClaimTemplate
 from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
 from flowcore.model.nodes import MEASURED_BANDWIDTH
-
-
-class _Named(Wire):
-    """An object that is read for its existence alone."""
-
-    metadata: WireMeta
-
 
 _WIRES: Final[dict[str, type[Wire]]] = {
     NODE.kind: WireNode,
@@ -41,7 +35,7 @@ _WIRES: Final[dict[str, type[Wire]]] = {
     **{kind.kind: wire for kind, (wire, _) in READ_BY.items() if kind != QUEUE},
     **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
     **STORAGE_WIRES,
-    RESOURCE_CLAIM_TEMPLATE.kind: _Named,
+    RESOURCE_CLAIM_TEMPLATE.kind: WireDeviceClaimTemplate,
 }
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))

@@ -158,6 +158,25 @@ class WireDeviceClaim(Wire):
     status: WireDeviceClaimStatus | None = None
 
 
+class WireDeviceClaimTemplateSpec(Wire):
+    spec: WireDeviceClaimSpec | None = None
+
+
+class WireDeviceClaimTemplate(Wire):
+    metadata: WireMeta
+    spec: WireDeviceClaimTemplateSpec | None = None
+
+
+def to_claim_of_template(wire: WireDeviceClaimTemplate) -> ResourceClaim:
+    """A claim that a template makes, with the template's name, and nobody's yet.
+
+    Raises:
+        ModelError: as ``to_resource_claim``.
+    """
+    meta = WireDeviceClaimMeta(name=wire.metadata.name, namespace=wire.metadata.namespace)
+    return to_resource_claim(WireDeviceClaim(meta, wire.spec.spec if wire.spec else None))
+
+
 def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
     """A resource claim.
 

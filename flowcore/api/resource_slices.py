@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import msgspec
 
 from flowcore.api.base import Quantity, Wire, WireMeta
@@ -196,5 +198,5 @@ def _range(wire: WireValidRange | None, field: str) -> ValidRange | None:
     )
 
 
-def _optional(amount: Quantity | None, field: str) -> int | None:
+def _optional(amount: Quantity | None, field: str) -> Decimal | None:
     return None if amount is None else to_nanos(amount, field)

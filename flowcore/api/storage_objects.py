@@ -37,11 +37,14 @@ from flowcore.model.volumes import (
 )
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
+#: Whoever binds a claim to a volume says so here: the volume comes free with the claim.
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+#: The node that a volume is provisioned for.
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 #: All annotations of storage objects that are read.
-READ_ANNOTATIONS = frozenset((_CLASS, _BIND_COMPLETED, _SELECTED_NODE, _MIGRATED, DATA))
+READ_ANNOTATIONS = frozenset((_CLASS, _BIND_COMPLETED, SELECTED_NODE, _MIGRATED, DATA))
 
 
 class WireStorageMeta(WireMeta):
@@ -196,7 +199,7 @@ def to_claim(wire: WireClaim) -> Claim:
         bound=bool(spec.volume_name) and _BIND_COMPLETED in annotations,
         lost=wire.status is not None and wire.status.phase == "Lost",
         deleting=meta.deletion_timestamp is not None,
-        selected_node=annotations.get(_SELECTED_NODE),
+        selected_node=annotations.get(SELECTED_NODE),
         access_modes=tuple(spec.access_modes or ()),
         size=size,
         volume_mode="Filesystem" if spec.volume_mode is None else spec.volume_mode,

@@ -40,7 +40,7 @@ def to_snapshot(
     tables = ClusterTables(NodeTable.of(cluster.nodes.values()), pod_index=cluster.occupancy.pod_index)
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
     numa = [(report, cluster.numa.claims(name, now=now)) for name, report in cluster.numa.reports.items()]
-    storage = list(cluster.storage.objects.values())
+    storage = cluster.storage.as_promised()
     changes = ClusterChanges(usage=usage, storage=storage, measured=list(measured), numa=numa)
     cluster.devices.add_all(changes)
     tables.apply(changes)

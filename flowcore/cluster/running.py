@@ -62,7 +62,7 @@ def is_future_checkpoint(checkpointed: float, now: float) -> bool:
 def _unplanned_replacement(cluster: Cluster, pod: Pod, policy: Policy) -> str:
     """Why the replacement of a pod with extended resources would not be planned; "": it would."""
     waiting = cluster.as_waiting(pod)
-    return waiting.unsupported_reason or ("" if policy.delivery.binds_claims else waiting.unbindable_reason)
+    return waiting.unsupported_reason or (waiting.unallocatable_reason if policy.delivery.allocates else "")
 
 
 def _during_execution(pod: Pod, policy: Policy | None, replacement: str) -> DuringExecution:
@@ -75,7 +75,7 @@ def _during_execution(pod: Pod, policy: Policy | None, replacement: str) -> Duri
     """
     if policy is not None and ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
         return DuringExecution.IGNORE
-    unplanned = pod.unsupported_reason or pod.unbindable_reason or replacement
+    unplanned = pod.unsupported_reason or pod.pod_class.volumes or replacement
     stays = pod.immovable_reason or pod.gang is not None or unplanned
     if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE
@@ -89,8 +89,12 @@ def _immovable_reason(pod: Pod, policy: Policy | None, now: float, replacement: 
         return pod.immovable_reason
     if pod.gang is not None:
         return "it belongs to a gang"
-    if unplanned := pod.unsupported_reason or pod.unbindable_reason or replacement:
-        return unplanned
+    if pod.unsupported_reason:
+        return pod.unsupported_reason
+    if pod.pod_class.volumes:
+        return "it has volumes"
+    if replacement:
+        return replacement
     if now - (pod.started or pod.created) < policy.rescheduling.min_age:
         return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
     return ""

@@ -85,12 +85,12 @@ def _claiming(pod: Pod, backing: Mapping[str, str], what: str) -> Pod:
     ]
     claiming = pod.pod_class.devices or ClaimingPod(pod.namespace, pod.name, pod.uid)
     claiming = claiming.with_extended_claim(tuple(sorted(requests, key=lambda request: request.name)))
-    unbindable = (
+    reason = (
         f"{what}, and the binder makes no claim for it; a policy with delivery: Extender plans such pods and leaves "
         "claim and allocation to kube-scheduler"
     )
     return msgspec.structs.replace(
         pod,
         pod_class=msgspec.structs.replace(pod.pod_class, devices=claiming),
-        unbindable_reason=pod.unbindable_reason or unbindable,
+        unallocatable_reason=reason,
     )

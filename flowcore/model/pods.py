@@ -20,7 +20,7 @@ from flowcore.model.resource_claims import ClaimingPod, ExtendedRequests
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
-from flowcore.model.volumes import Volumes
+from flowcore.model.volumes import ClaimVolume, Volumes
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -85,11 +85,17 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: Its claims to devices (DRA); None: it has none, or its round has them as amounts. Each pod with claims is a class
     #: of its own.
     devices: ClaimingPod | None = None
+    #: Whether other pods of a round may take what its volumes need (``flowcore.rules.volumes``); a round says it.
+    contends_for_volumes: bool = False
 
     @property
     def fits_by_amounts(self) -> bool:
-        """Whether amounts alone say if a node has room for the pod: it needs no host port, NUMA zone or device."""
-        return not self.host_ports and self.numa is None and self.devices is None
+        """Whether amounts alone say if a node has room for the pod.
+
+        It needs no host port, NUMA zone, device or free volume.
+        """
+        needs_more = self.host_ports or self.numa is not None or self.devices is not None
+        return not (needs_more or self.contends_for_volumes)
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
@@ -132,10 +138,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unsupported_reason: str = ""
+    #: Why only kube-scheduler can allocate its devices, wherever it is planned to go; "" when the binder can.
+    unallocatable_reason: str = ""
     #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
-    #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
-    unbindable_reason: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
     #: Its status.nominatedNodeName, also one that others wrote.
@@ -193,10 +199,15 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
     def skip_reason(self, delivery: Delivery) -> str:
-        """Why a round must not place it under this delivery; "" when it may. Only the binder cannot bind claims."""
+        """Why a round must not place it under this delivery; "" when it may."""
         return (
-            self.blocked_reason or self.unsupported_reason or ("" if delivery.binds_claims else self.unbindable_reason)
+            self.blocked_reason or self.unsupported_reason or (self.unallocatable_reason if delivery.allocates else "")
         )
+
+    @property
+    def claims_volumes(self) -> bool:
+        """Whether it has volumes through claims."""
+        return any(isinstance(each, ClaimVolume) for each in self.pod_class.volumes)
 
     @property
     def signature(self) -> PodSignature:

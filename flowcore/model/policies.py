@@ -55,11 +55,6 @@ class Delivery(StrEnum):
         return self is Delivery.EXTENDER
 
     @property
-    def binds_claims(self) -> bool:
-        """Whether volume claims are bound too: another scheduler binds the pods."""
-        return self is not Delivery.BINDER
-
-    @property
     def allocates(self) -> bool:
         """Whether we give resource claims of the pods their devices."""
         return self is Delivery.BINDER

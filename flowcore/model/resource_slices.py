@@ -1,9 +1,12 @@
 """Devices that a driver publishes, and the pools that they are in.
 
-Source: resource/v1 ResourceSlice. Amounts are in billionths, exact, as quantities are compared.
+Source: resource/v1 ResourceSlice. Amounts are in billionths, exact, as quantities are compared; whole Decimals, since
+those of 18 GiB do not fit the 64 bits of an integer that is sent to the worker. Who computes with them makes integers.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 import msgspec
 
@@ -13,7 +16,7 @@ from flowcore.model.selectors import NodeSelectorTerm
 KEEPS_OUT = ("NoSchedule", "NoExecute")
 
 #: Name -> billionths, sorted by name.
-DeviceAmounts = tuple[tuple[str, int], ...]
+DeviceAmounts = tuple[tuple[str, Decimal], ...]
 
 
 class PoolId(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -52,9 +55,9 @@ class DeviceAttribute(msgspec.Struct, frozen=True, gc=False):
 class ValidRange(msgspec.Struct, frozen=True, gc=False):
     """Amounts that may be requested of a capacity, in billionths; None where the driver sets no such limit."""
 
-    least: int | None = None
-    most: int | None = None
-    step: int | None = None
+    least: Decimal | None = None
+    most: Decimal | None = None
+    step: Decimal | None = None
 
 
 class RequestPolicy(msgspec.Struct, frozen=True, gc=False):
@@ -66,15 +69,15 @@ class RequestPolicy(msgspec.Struct, frozen=True, gc=False):
         valid_range: None for none.
     """
 
-    default: int | None = None
-    valid_values: tuple[int, ...] = ()
+    default: Decimal | None = None
+    valid_values: tuple[Decimal, ...] = ()
     valid_range: ValidRange | None = None
 
 
 class DeviceCapacity(msgspec.Struct, frozen=True, gc=False):
     """An amount that a device has, in billionths, and how claims may share it."""
 
-    value: int
+    value: Decimal
     policy: RequestPolicy | None = None
 
 

@@ -95,6 +95,11 @@ class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
         return self.plugin != RBD or not set(self.monitors).isdisjoint(mounted.monitors)
 
 
+def are_exclusive(volumes: Volumes) -> bool:
+    """Whether no node may mount these volumes for two pods: a disk that is not shared."""
+    return any(isinstance(each, Disk) and each.conflicts(each) for each in volumes)
+
+
 #: What filters read of a pod's volumes, in their order; config maps, scratch space and the like are left out.
 Volumes = tuple[ClaimVolume | Disk, ...]
 
@@ -143,6 +148,24 @@ class ClaimRef(msgspec.Struct, frozen=True, gc=False):
     def is_to(self, claim: Claim) -> bool:
         """IsVolumeBoundToClaim of component-helpers storage/volume."""
         return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
+
+
+class VolumeChoice(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a claim that waits for its first consumer is to get, for a pod that goes to a node.
+
+    Attributes:
+        volume: the PersistentVolume that it is to be bound to; "": one is provisioned for the node.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    volume: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """The claim's."""
+        return self.namespace, self.name
 
 
 class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolume"):
@@ -226,6 +249,16 @@ StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttach
 
 #: Kind, namespace ("" for those that have none) and name of a storage object.
 StorageKey = tuple[str, str, str]
+
+
+def claim_key(namespace: str, name: str) -> StorageKey:
+    """The key of a PersistentVolumeClaim."""
+    return "PersistentVolumeClaim", namespace, name
+
+
+def volume_key(name: str) -> StorageKey:
+    """The key of a PersistentVolume."""
+    return "PersistentVolume", "", name
 
 
 def key_of(stored: StorageObject) -> StorageKey:

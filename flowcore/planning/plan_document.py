@@ -23,6 +23,7 @@ from flowcore.model.queues import QueueShare
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.result import Bounded, Eviction, RoundResult
 from flowcore.rules.reasons import Reason
@@ -105,6 +106,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
         atomic_group: position in ``atomic_groups``; -1: none.
         victims: positions in ``evictions``: the running pods that must leave before it comes.
         saving: by how much the cost falls if the pod leaves the node; None: not known.
+        volumes: what each claim of it that waits for its first consumer is to get.
     """
 
     pod: int
@@ -116,6 +118,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
     optional: bool = False
     victims: tuple[int, ...] = ()
     saving: int | None = None
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -318,6 +321,7 @@ def to_plan_document(
                     placement.optional,
                     tuple(victims[key] for key in placement.victims),
                     savings.get(placement.pod.key, {}).get(placement.node),
+                    placement.volumes,
                 )
             )
         for out in result.unplaced:

@@ -32,7 +32,8 @@ from thalweg_operator.api.watches.watched import (
 )
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
-from thalweg_operator.delivery.claim_writer import ClaimWriter
+from thalweg_operator.delivery.claims.device_claims import DeviceClaimWriter
+from thalweg_operator.delivery.claims.volume_claims import VolumeClaimWriter
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
@@ -98,7 +99,7 @@ async def run(
     """
     fence = Fence()
     # Watches, and the slots of the queues (write_queue.py).
-    connections = 2 * (2 * settings.bind_concurrency + settings.steer_concurrency) + 48
+    connections = 2 * (3 * settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
         connect(settings.kubeconfig, connections, fence, settings.context) as connection,
         connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
@@ -145,7 +146,8 @@ class Operator:
             api_client, shell, self.metrics, self._events, settings.conditions_per_second
         )
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
-        self._claim_writer = ClaimWriter(api_client, shell, self.metrics, settings.bind_concurrency)
+        self._device_claims = DeviceClaimWriter(api_client, shell, self.metrics, settings.bind_concurrency)
+        self._volume_claims = VolumeClaimWriter(api_client, shell, self.metrics, settings.bind_concurrency)
         self._evictor, self._tracer = Evictor(api_client, shell, self.metrics, self._events), find_tracer(self.metrics)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
@@ -335,7 +337,8 @@ class Operator:
     async def _lead(self) -> None:
         carriers = handlers(
             self.binder,
-            self._claim_writer,
+            self._device_claims,
+            self._volume_claims,
             self._nominator,
             self._evictor,
             self._condition_writer,
@@ -352,7 +355,8 @@ class Operator:
         self._start_task("events", self._events.run())
         self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
-        self._start_task("claim writer", self._claim_writer.run())
+        self._start_task("device claims", self._device_claims.run())
+        self._start_task("volume claims", self._volume_claims.run())
         self._start_task("nominator", self._nominator.run())
         self._start_task("ledger", self._tick())
         self._start_task("waiting pods", self._condition_writer.run())
@@ -422,5 +426,7 @@ class Operator:
         # Without the lease nothing more is sent: there is nothing to wait for.
         seconds = _DRAIN_SECONDS if self._elector.may_write else 0
         return await drain(
-            self._shell.ledger, (self._claim_writer, self.binder, self._nominator, self._evictor), seconds
+            self._shell.ledger,
+            (self._device_claims, self._volume_claims, self.binder, self._nominator, self._evictor),
+            seconds,
         )

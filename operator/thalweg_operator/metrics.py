@@ -101,8 +101,7 @@ class Metrics:
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.claim_writes = Counter(
             "thalweg_claim_writes",
-            "Writes of resource claims of pods, by kind (allocate, release) and answer: done, refused, retrying or "
-            "unwanted.",
+            "Writes of claims of pods that we bind, by kind (allocate or release: devices; bind: a volume) and answer.",
             ["kind", "answer"],
             registry=r,
         )

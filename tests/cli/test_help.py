@@ -7,6 +7,7 @@ import pytest
 from support.cli import thalweg
 from thalweg.main import main
 
+from flowcore.api.kinds import IN_DUMPS, KINDS
 from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 
 COMMANDS = sorted(name for name, command in main.commands.items() if not command.hidden)
@@ -99,3 +100,9 @@ def test_an_option_means_one_thing() -> None:
         assert context.help == "Context of the kubeconfig. Default: its current context."
         assert "--kubeconfig" in options
     assert with_context > 10
+
+
+def test_the_help_of_dump_names_every_kind() -> None:
+    """So that who makes a dump by hand knows what plans read."""
+    words = set(re.findall(r"\w+", main.commands["dump"].help or ""))
+    assert {kind.kind for kind in (*KINDS, *IN_DUMPS)} - words == set()

@@ -5,8 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 from support.cli import Manifest, node, thalweg
 from thalweg.dumps.files import DumpError
+from thalweg.up.up_devices import CLAIMING_PODS, nodes_with_devices
 from thalweg.up.up_nodes import made_up_nodes, nodes_of_dump
 
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
@@ -76,3 +78,35 @@ def test_a_dump_that_cannot_be_simulated(tmp_path: Path) -> None:
     assert done.stderr.startswith("Error: ")
     assert len(done.stderr.splitlines()) == 1
     assert thalweg("up", "--nodes", "3", "--nodes-from", "x").returncode == 2
+
+
+def claiming_pods(number: int) -> list[Manifest]:
+    """The example's pods with their claims, as the controllers make them of the Deployment and the template."""
+    template, deployment = yaml.safe_load_all(CLAIMING_PODS)
+    made = []
+    for name in (f"p-{place}" for place in range(number)):
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
+        metadata = {"name": name, "namespace": "default", "uid": name}
+        status = {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": name}]}
+        spec = deployment["spec"]["template"]["spec"]
+        made.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+        claim = {"apiVersion": template["apiVersion"], "kind": "ResourceClaim", "spec": template["spec"]["spec"]}
+        made.append(claim | {"metadata": metadata | {"ownerReferences": [owner]}})
+    return made
+
+
+@pytest.mark.parametrize(("number", "placed"), [(1, 4), (2, 4), (3, 8)])
+def test_nodes_with_devices(number: int, placed: int, tmp_path: Path) -> None:
+    """Every second one has H100, as the example claims: four pods get two on one NVLink domain there."""
+    made = nodes_with_devices(number, {"node-0", "gpu-1"})
+    names = [each["metadata"]["name"] for each in made.nodes]
+    assert names == ["gpu-0", "gpu-2", "gpu-3"][:number]
+    path = dump(tmp_path, *made.nodes, *made.objects, *claiming_pods(9))
+    placed_pods = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)["placed"]
+    assert Counter(each["node"] for each in placed_pods) == dict.fromkeys(names[::2], 4)
+    assert len(placed_pods) == placed
+
+
+def test_no_devices_unless_they_are_asked_for() -> None:
+    """Nothing is installed of devices."""
+    assert nodes_with_devices(0, ()).objects == nodes_with_devices(0, ()).nodes == []

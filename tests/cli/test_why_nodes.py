@@ -258,14 +258,12 @@ def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
     assert done.stderr == f"Warning: Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}\n"
 
 
-def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
-    """The binder leaves them alone; the reason names delivery: Extender."""
+def test_claims_of_a_pod_that_we_bind_are_judged_as_those_of_others() -> None:
+    """The binder gives them their volumes."""
     claim = {**CLAIM, "metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
-    (found,) = why_nodes(node("a"), LATE, claim, claiming("p", "data", scheduler="thalweg"))
-    assert found["blocked"] == (
-        "its volume claims (data) need kube-scheduler's binding work, which the binder does not do; a policy with "
-        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
-    )
+    (explained,) = why_nodes(node("a"), LATE, claim, claiming("p", "data", scheduler="thalweg"))
+    assert "blocked" not in explained
+    assert explained["nodes"]["a"]["filter"] == "VolumeBinding"
 
 
 @settings(max_examples=examples(100))

@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -51,15 +53,11 @@ def start(operator: str) -> subprocess.Popen[str]:
     )
 
 
-async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
-    """Its own operator and kube-scheduler's profile for it: the pods that it says are bound by either are.
-
-    The printed page shows them to the printed token, which may do nothing else, and the doctor finds no fault.
-    """
-    command = [sys.executable, "-m", "thalweg", "up", "--nodes", "5"]
-    with subprocess.Popen(  # noqa: ASYNC220
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+@contextmanager
+def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """`thalweg up`, and what it says once it serves."""
+    command = [sys.executable, "-m", "thalweg", "up", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = []
         for line in process.stderr:
@@ -68,6 +66,15 @@ async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
                 break
         else:
             pytest.fail("\n".join(said))
+        yield process, said
+
+
+async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
+    """Its own operator and kube-scheduler's profile for it: the pods that it says are bound by either are.
+
+    The printed page shows them to the printed token, which may do nothing else, and the doctor finds no fault.
+    """
+    with started("--nodes", "5") as (process, said):
         try:
             (kubeconfig,) = [line.rpartition("=")[2] for line in said if line.startswith("export KUBECONFIG=")]
             files = [Path(line.split()[3]) for line in said if line.startswith("kubectl apply -f ")]
@@ -111,6 +118,47 @@ async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
             }  # nothing runs in pods; feature gates not known
             assert found == {check: "SKIP" if check in skipped else "OK" for check in found}, done.stdout
             assert {"rights", "confinement", "view", "extender"} <= found.keys() - skipped
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+
+TUTORIAL = Path(__file__).parents[2] / "docs/tutorial/first-cluster.md"
+
+
+async def test_devices_of_the_tutorial(binaries: Binaries) -> None:
+    """The pods that it says are claimed for run, two others wait, and `why` says its lines of them.
+
+    The same for the file that the command itself names.
+    """
+    (section,) = re.findall(r"^## \d+. Claim devices\n(.*?)^## ", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+    (manifests,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    lines = re.findall(r"^```\n(.*?)^```", section, re.DOTALL | re.MULTILINE)[-1].splitlines()
+    (command,) = [line.split() for line in section.splitlines() if " up --gpu-nodes " in line]
+    with started(*command[2:]) as (process, said):
+        try:
+            (kubeconfig,) = [line.rpartition("=")[2] for line in said if line.startswith("export KUBECONFIG=")]
+            applied = [line.split()[3] for line in said if line.startswith("kubectl apply -f ")]
+            (named,) = [Path(file) for file in applied if file.endswith("claiming.yaml")]
+            async with Api(Path(kubeconfig)) as api:
+                for text, count in ((named.read_text(), 2), (manifests, 4)):
+                    for manifest in yaml.safe_load_all(text):
+                        manifest["metadata"]["namespace"] = "default"
+                        await api.apply(manifest)
+                    path = "/apis/apps/v1/namespaces/default/deployments/claiming"
+                    await api.wait_for(
+                        path, lambda found, count=count: found["status"].get("availableReplicas") == count, within=60
+                    )
+                pods = await api.list("/api/v1/namespaces/default/pods")
+                assert [each["spec"].get("nodeName", "") for each in pods].count("gpu-0") == 4
+                claims = await api.list("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims")
+                assert len(claims) == len(pods) == 6
+                held = [each["status"]["allocation"] for each in claims if "allocation" in each.get("status", {})]
+                devices = [{each["device"] for each in one["devices"]["results"]} for one in held]
+                assert sorted(map(sorted, devices)) == [[f"gpu-{n}", f"gpu-{n + 1}"] for n in (0, 2, 4, 6)]
+            asked = ("why", "--direct", "deployment/claiming", "-n", "default")
+            done = await asyncio.to_thread(thalweg, *asked, "--kubeconfig", kubeconfig)
+            assert not [line for line in lines if line not in done.stdout], done.stdout
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)

@@ -187,7 +187,7 @@ def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
     for objects in ([], [there("one-gpu")]):
         answer = ask(scenario_of([node("a"), waits, *objects]), "default/p")
         assert not answer.evidence
-        assert answer.next.startswith("Select the pod with a FlowSchedulingPolicy that has delivery: Extender")
+        assert not answer.next.startswith("Create")
 
 
 def test_a_pod_without_a_free_device() -> None:
@@ -204,20 +204,19 @@ def test_a_pod_without_a_free_device() -> None:
     assert answer.kind is WhyKind.NOTHING_FITS
     assert "1 cannot allocate all claims" in answer.text
     assert "DynamicResources rejects 1 of 1 nodes; no other filter is needed to exclude them all." in answer.evidence
-    assert answer.next == "Mend its resource claims, free devices, or add a node that has them."
+    assert answer.next == "Add a node like a: nobody loses a place."
     free = [each for each in objects if each["metadata"]["name"] != "theirs"]
     assert plan_scenario(scenario_of([node("a"), *free, waits]), NOW).result.placements
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Claims need another delivery, disks kube-scheduler, and a gate opens whoever set it."""
-    claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
+    """Where claims are not known that is to be mended; others are another scheduler's; a gate opens whoever set it."""
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
-    theirs = one("theirs", volumes=[{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}])
+    theirs = one("theirs")
+    theirs["spec"]["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/gpu"] = "1"
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
-    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, theirs, one("gated", schedulingGates=gates)])
-    assert "delivery: Extender" in ask(scenario, "default/claimed").next
-    assert "delivery: Extender" in ask(scenario, "default/dra").next
+    scenario = scenario_of([node("a"), dra, theirs, one("gated", schedulingGates=gates)])
+    assert ask(scenario, "default/dra").next.startswith("Mend what the reason names")
     assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated

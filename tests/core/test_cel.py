@@ -189,6 +189,9 @@ def test_what_has_no_value(expression: str, text: str) -> None:
         f"lists.range(500).all(x, '{'b' * 3000}'.matches('[^a]{{1000}}[^b]{{500}}' + string(x)) || true)",
         f"lists.range(500).all(x, size('{'a' * 3000}'.findAll('a')) > 0)",
         "lists.range(20000).map(x, 0 - x).sort().size() > 0",
+        # Texts that are much longer than those of which they are made.
+        f"lists.range(200).map(x, '{'a' * 900}'.replace('a', '{'b' * 1000}')).size() > 0",
+        f"lists.range(200).map(x, '{'a' * 900}'.split('').join('{'b' * 1000}')).size() > 0",
     ],
 )  # fmt: skip
 def test_no_expression_costs_too_much(expression: str) -> None:

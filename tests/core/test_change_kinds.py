@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from support.device_clusters import GPU, allocated, claim, slice_of
 from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of, state_of
 
 from flowcore.model.errors import ModelError
@@ -14,7 +15,9 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Cordon,
+    CountDevices,
     Drain,
+    DropDeviceConstraint,
     DropNodeSelector,
     DropPodRules,
     EvictPods,
@@ -26,6 +29,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     RaiseQueueLimit,
     RemoveNode,
     RemoveTaint,
+    ReplaceDeviceSelector,
     ReplaceNodeLabel,
     Request,
     SetPriority,
@@ -50,6 +54,32 @@ def _policy(most: int = 1) -> dict[str, Any]:
 def _waiting(name: str, **spec: Any) -> dict[str, Any]:
     pod = manifest_pod(name, cpu="1", labels={"kind": name})
     return {**pod, "spec": pod["spec"] | {"schedulerName": "thalweg", **spec}}
+
+
+_DEVICES = {"apiVersion": "resource.k8s.io/v1"}
+_NO_DEVICE = "device.driver == 'other'"
+
+
+def _claiming() -> list[dict[str, Any]]:
+    """Three GPUs without any attribute, and pods that claim none, more, or two that have one in common; one has one."""
+    selective = claim("selective", owner="selective", selectors=[{"cel": {"expression": _NO_DEVICE}}])
+    many, linked = claim("many", 9, owner="many"), claim("linked", 2, owner="linked")
+    linked["spec"]["devices"]["constraints"] = [{"requests": ["r"], "matchAttribute": "gpu.example.com/link"}]
+    served = allocated(claim("served", owner="served"), "a", "gpu-2")
+    pods = [
+        _waiting(name, resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "t"}])
+        for name in ("selective", "many", "linked", "served")
+    ]
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        pod["status"] = {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": name}]}
+    claims = [{"kind": "ResourceClaim", **_DEVICES, **each} for each in (selective, many, linked, served)]
+    return [
+        {"kind": "DeviceClass", **_DEVICES, **GPU},
+        {"kind": "ResourceSlice", **_DEVICES, **slice_of("a", 3)},
+        *claims,
+        *pods,
+    ]
 
 
 def everything() -> Scenario:
@@ -79,6 +109,7 @@ def everything() -> Scenario:
             _waiting("large", containers=[{"name": "c", "resources": {"requests": {"cpu": "40"}}}]),
             _waiting("plain"),
             queued,
+            *_claiming(),
             {"kind": "FlowQueue", "apiVersion": "scheduling.thalweg/v1alpha1", **queue},
             {"kind": "CSINode", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "a"}, "spec": {"drivers": []}},
             {
@@ -113,6 +144,9 @@ KINDS: tuple[tuple[Change, str], ...] = (
     (ReplaceNodeLabel("default/labelled", "disk", "ssd", _ZONE, "z1"), "default/labelled"),
     (Request("default/large", "cpu", 500), "default/large"),
     (DropPodRules("default/apart", "antiAffinity"), "default/apart"),
+    (ReplaceDeviceSelector("default/selective", "gpus", "r", _NO_DEVICE), "default/selective"),
+    (DropDeviceConstraint("default/linked", "gpus", "gpu.example.com/link"), "default/linked"),
+    (CountDevices("default/many", "gpus", "r", 1), "default/many"),
     (RaiseCap("all", "zones", 2), "default/capped"),
     (RaiseQueueLimit("team", "cpu", 8000), "default/queued"),
 )
@@ -150,6 +184,11 @@ def test_each_kind(change: Change, helped: str) -> None:
         (RaiseQueueLimit("team", "cpu", -1), "amount: "),
         (RemoveTaint("a", "gpu"), "node a has no taint gpu"),
         (DropPodRules("default/apart", "friends"), "rules: "),
+        (CountDevices("default/plain", "gpus", "r", 1), "pod default/plain has no claim gpus"),
+        (CountDevices("default/many", "other", "r", 1), "pod default/many has no claim other"),
+        (CountDevices("default/many", "gpus", "other", 1), "claim default/many does not ask for what is to be changed"),
+        (CountDevices("default/many", "gpus", "r", 0), "claim default/many does not ask for what is to be changed"),
+        (CountDevices("default/served", "gpus", "r", 2), "claim default/served has its devices already"),
         (PutObjects([{"kind": "Pod"}]), "^Pod: metadata: expected an object"),
         (PutObjects([{}]), "^kind: expected a kind"),
         (PutPolicy({"kind": "FlowSchedulingPolicy", "metadata": {"name": "x"}}), "^FlowSchedulingPolicy x: spec: "),

@@ -38,7 +38,7 @@ from flowcore.rules.devices.allocation.device_taints import taints_keep_out
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.node_reach import reaches
+from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
 Manifest = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -185,6 +185,28 @@ def test_partitions_share_counters() -> None:
     assert names([*three, far], claim(request()), others=[allocated({"device": "far"})]) == NONE_FIT
     wrong = pool(device("x", consumesCounters=[{"counterSet": "gone", "counters": {}}]))
     assert names([wrong], claim(request())) == Unallocatable("invalid resource pools were encountered")
+
+
+def test_counters_of_one_other_node_are_not_looked_at() -> None:
+    """A thousand nodes with partitions would see the counters of a thousand each; of several nodes they are seen."""
+    counters = [{"name": "card", "counters": {"slots": {"value": "1"}}}]
+    needs = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
+    two = {"name": "far", "resourceSliceCount": 2}
+    far = [
+        pool(device("d0", consumesCounters=needs), slice="far-devices", pool=two, nodeName="n1"),
+        pool(slice="far-counters", pool=two, sharedCounters=counters, nodeName="n1"),
+    ]
+    node = reached_node()
+    index = SliceIndex(read_slices(far))
+    assert not index.pools(node)
+    assert [each.pool_id.pool for each in index.pools(ReachedNode("n1"))] == ["far"]
+    everywhere = pool(slice="far-counters", pool=two, sharedCounters=counters, allNodes=True)
+    changed = index.changed(
+        read_slices([far[0], everywhere]), {each.pool_id for each in index.pools(ReachedNode("n1"))}
+    )
+    assert [each.pool_id.pool for each in changed.pools(node)] == ["far"]
+    again = changed.changed(read_slices(far), {each.pool_id for each in changed.pools(node)})
+    assert not again.pools(node)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Devices as columns of room: numbers say what the allocator says, and rounds treat devices as other amounts."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +27,9 @@ from flowcore.model.policies import BUILT_IN
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices import search_effort
+from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.columns.with_columns import WithColumns, with_columns
+from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.devices.search_effort import REASON_LATER
@@ -152,6 +155,19 @@ def test_devices_that_are_not_had_alone_are_no_column(slices: list[Manifest]) ->
     assert not columns_of(cluster({"n0": 1}, claims_for("p"), slices=slices))
 
 
+def test_pools_of_one_name_on_two_nodes_are_no_column() -> None:
+    """Their devices have one name and are one device, though each pool looks complete; the slices may go at once."""
+    slices = [slice_of(name, 1, pool="gpus", nodeName=name) for name in ("n0", "n1")]
+    known = cluster({"n0": 1, "n1": 1}, claims_for("a", "b"), slices=slices)
+    assert not columns_of(known)
+    result = run_round(known)
+    assert len(result.placements) == 1
+    check_devices(known, result)
+    for each in slices:
+        known.devices.set_slice(each["metadata"]["name"], None)
+    assert len(run_round(known).unplaced) == 2
+
+
 def test_a_claim_that_others_may_name_is_no_number() -> None:
     """Two pods that name one claim get one device."""
     known = cluster({"n0": 2}, [claim("shared")], pods=[pending(naming(name, "shared")) for name in "ab"])
@@ -250,6 +266,30 @@ def test_costly_claims_of_one_namespace_wait_and_others_do_not(monkeypatch: pyte
     check_devices(known, last)
 
 
+def test_who_asks_for_devices_pays_for_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of the round do not: namespaces that cost much wait for their turn."""
+    slices = [with_models(f"n{number}", "a") for number in range(4)]
+    own, other = claims_for("own"), claims_for("other", selectors=cel(f'{MODEL} == "b"', f'{MODEL} != ""'))
+    other[0]["metadata"]["namespace"] = "other"
+    pods = [pending(of_template("own")), pending(msgspec.structs.replace(of_template("other"), namespace="other"))]
+    pods.append(PendingPod("plain/p", "p", PodClass((("cpu", 1000),)), BUILT_IN.name, 0.0, PodSignature("plain")))
+    known = cluster({f"n{number}": 1 for number in range(4)}, [*own, *other], pods=pods, slices=slices)
+    asked, paid, matches = list[str](), Counter[str](), DeviceSelectors.matches
+
+    def asking(self: DeviceSelectors, expression: str, *arguments: Any) -> bool | CelProblem:
+        asked.append(expression)
+        return matches(self, expression, *arguments)
+
+    def charge(paying: Sequence[PendingPod]) -> None:
+        paid.update(dict.fromkeys((pod.key for pod in paying), len(asked)))
+        asked.clear()
+
+    monkeypatch.setattr(DeviceSelectors, "matches", asking)
+    with_columns(known, charge)
+    assert not asked
+    assert +paid == {"other/other": 4}, "the other claim has no selector"
+
+
 # --- the same as the allocator ---
 
 _SELECTORS = [None, 'device.driver != ""', f'{MODEL} == "a"', f'{MODEL} != "b"', f'{MODEL} == "b"', f"{MODEL}.nothing"]
@@ -324,7 +364,7 @@ def test_as_many_pods_get_a_node_as_one_by_one(known: Snapshot) -> None:
     """And each gets devices that no other has."""
     result = run_round(known)
     check_devices(known, result)
-    with patch("flowcore.planning.round.round.with_columns", lambda each: WithColumns(each, each)):
+    with patch("flowcore.planning.round.round.with_columns", lambda each, _charge: WithColumns(each, each)):
         exact = run_round(known)
     assert len(result.placements) >= len(exact.placements)
     for each in result.unplaced:
@@ -436,6 +476,17 @@ def test_a_claim_that_others_use_does_not_leave() -> None:
     result = run_round(known)
     assert not result.evictions
     assert "cannot allocate all claims" in result.unplaced[0].reason
+
+
+def test_a_device_that_two_claims_have_does_not_come_free() -> None:
+    """kube-scheduler and a plan may give it out at once. Once one of the claims is gone, it leaves with the other."""
+    (low, held), (high, also_held) = _running("low", "n0a", "gpu-0"), _running("high", "n0a", "gpu-0", priority=100)
+    urgent = _urgent("urgent")
+    known = snapshot_with_running([roomy_node("n0a")], [low, high], [urgent])
+    known = replace(known, devices=devices_of([slice_of("n0a", 1)], [held, also_held, _claim_of(urgent)]))
+    assert not run_round(known).evictions
+    known.devices.set_claim(("default", "high"), None)
+    assert [each.pod.key for each in run_round(known).evictions] == ["default/low"]
 
 
 def test_what_running_pods_use_follows_their_claims() -> None:

@@ -12,7 +12,7 @@ from flowcore.cluster.arrays.device_objects import SEARCH, DeviceObjects
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.pods import PodClass
-from flowcore.model.resource_claims import ClaimingPod, PodClaim
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
 from flowcore.rules.devices import device_selectors, search_effort
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
 from flowcore.rules.devices.search_effort import REASON_LATER
@@ -155,3 +155,17 @@ def test_a_generation_that_goes_backwards_counts_as_it_is() -> None:
     older = devices_of([slice_of("n0", 1)], []).slices["n0"]
     known.devices.set_slice("n0", older)
     assert rejected(known, of_template("p")) == {REASON_NONE_FIT: len(NODES)}
+
+
+def test_what_kube_scheduler_will_choose_is_guessed_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pods on their way that others bind; the next round begins anew with the first of them."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 3 * search_effort.NODE)
+    names = [f"p{number}" for number in range(10)]
+    known = cluster([slice_of(name, 1) for name in NODES], [claim(name, owner=name) for name in names])
+    known.devices.takers = tuple(DeviceTaker(of_template(name), node) for name, node in zip(names, NODES, strict=False))
+    known.devices.version += 1
+    devices = dynamic_resources.claimable_devices(known)
+    searched = len(devices.allocations)
+    assert 1 < searched <= 3
+    assert list(devices.allocations) == [("default", name) for name in names[:searched]]
+    assert [taker.pod.name for taker in devices.waiting.values()] == names[searched:]

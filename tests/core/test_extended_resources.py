@@ -31,11 +31,13 @@ from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, wanted_pods
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import Drain
+from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.devices.node_reach import device_taker, reached_node
 from flowcore.rules.devices.pod_claims import REASON_LEFT_OVER, ClaimRejection
@@ -531,6 +533,22 @@ def test_headroom_counts_devices() -> None:
     ours = answer_headroom(known, HeadroomQuery(requests={RESOURCE: "1"}, scale_ups=0), CONTEXT)
     assert (ours.fits, "the binder makes no claim" in ours.reason) == (0, True)
     assert state_of(known) == before
+
+
+def test_fixes_judge_pods_by_all_their_devices() -> None:
+    """Pods that ask for the same are judged together, and one that has a claim of its own by both."""
+    *alike, both = (asking_manifest(name) for name in ("x", "y", "both"))
+    for pod in alike:
+        pod["metadata"]["labels"] = {}
+    both["spec"]["resourceClaims"] = [{"name": "own", "resourceClaimName": "own"}]
+    own = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim("own")}
+    known = scenario({"a": 1, "b": 2}, *alike, both, own)
+    keys = ("default/x", "default/y", "default/both")
+    wanted = {each.keys: each for each in wanted_pods(known, keys)}
+    assert set(wanted) == {keys[:2], keys[2:]}
+    judge = Judge(plan_scenario(known, NOW).before)
+    fitting = {pods: judge.fits(each).tolist() for pods, each in wanted.items()}
+    assert fitting == {keys[:2]: [True, True], keys[2:]: [False, True]}
 
 
 def test_a_drained_pod_takes_its_devices_along() -> None:

@@ -12,6 +12,7 @@ from flowcore.rules.filters import (
     pod_topology_spread,
     policy_constraints,
     volume_filters,
+    volume_zone,
 )
 from flowcore.rules.filters.registry import IN_ORDER, ROUND_INVARIANT
 
@@ -44,9 +45,10 @@ MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
     (inter_pod_affinity.NAME, "running pods' terms"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
     (policy_constraints.NAME, "limits"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
 }
-#: Filters that judge the cluster as a round begins and no later: kube-scheduler has the last word on volumes
-#: (docs/decisions/0012-volumes-are-judged-not-placed.md).
-NOT_MODELLED = {(name, "") for name in volume_filters.NAMES}
+_OF_ROOM = (f"{_PLACEMENTS}.volume_room.VolumeRoom.take", f"{_PLACEMENTS}.volume_room.VolumeRoom.limit")
+MODELLED_BY |= {(name, ""): _OF_ROOM for name in volume_filters.NAMES if name != volume_zone.NAME}
+#: Filters that read what no placement changes: the zones of volumes that are bound.
+NOT_MODELLED = {(volume_zone.NAME, "")}
 
 
 def test_every_filter_that_reads_pods_is_modelled() -> None:

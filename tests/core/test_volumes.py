@@ -59,22 +59,20 @@ def test_pods_with_the_same_claims_share_a_class_and_ephemeral_volumes_are_a_pod
 
 
 @pytest.mark.parametrize(
-    ("volume", "reason"),
+    ("volume", "claims"),
     [
-        (claim("c"), "its volume claims (c) need kube-scheduler's binding work"),
-        ({"ephemeral": {}}, "its volume claims (p-v0) need kube-scheduler's binding work"),
-        ({"gcePersistentDisk": {"pdName": "d"}}, "kubernetes.io/gce-pd disks without a claim are not decided"),
-        ({"cinder": {"volumeID": "d"}}, "kubernetes.io/cinder disks without a claim are not decided"),
-        ({"rbd": {"monitors": None, "image": "d"}}, "kubernetes.io/rbd disks without a claim are not decided"),
+        (claim("c"), True),
+        ({"ephemeral": {}}, True),
+        ({"gcePersistentDisk": {"pdName": "d"}}, False),
+        ({"cinder": {"volumeID": "d"}}, False),
+        ({"rbd": {"monitors": None, "image": "d"}}, False),
     ],
 )
-def test_a_pod_with_volumes_that_decide_waits(volume: Manifest, reason: str) -> None:
-    """Two pods of one round could take the same disk, and the binder binds no claims."""
-    found = read_pods([pod("p", volume)])[0]
-    assert reason in found.skip_reason(Delivery.BINDER)
-    claims = "claims" in reason
-    assert bool(found.unsupported_reason) is not claims
-    assert bool(found.skip_reason(Delivery.EXTENDER)) is not claims
+def test_a_pod_with_volumes_is_planned(volume: Manifest, *, claims: bool) -> None:
+    """Rounds know what its volumes take from others, and the binder binds claims."""
+    read = read_pods([pod("p", volume)])[0]
+    assert not read.skip_reason(Delivery.BINDER)
+    assert read.claims_volumes is claims
 
 
 def test_a_claim_whose_size_cannot_be_read_holds_its_own_pods_only() -> None:

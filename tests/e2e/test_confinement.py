@@ -18,6 +18,7 @@ from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.client.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from thalweg_controlplane.client.objects import node, pod
 
+from flowcore.api.storage_objects import BOUND_BY_CONTROLLER, SELECTED_NODE
 from flowcore.model.policies import GATE, PLANNED, WOKEN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,6 +28,7 @@ BREAKS_PLANE = True
 THEIRS = "example.com/later"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
+VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/namespaces/default/persistentvolumeclaims"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
@@ -35,14 +37,22 @@ ACCOUNTS = [
     {"kind": "ServiceAccount", "name": name, "namespace": "thalweg-system"} for name in ("thalweg", "thalweg-uninstall")
 ]
 
-METADATA = "Thalweg may change nothing but annotations of a pod's metadata"
+METADATA = "Thalweg may change nothing but annotations of metadata"
 ANNOTATIONS = "Thalweg may change the annotations nominated, woken and leads-since of scheduling.thalweg only"
 GATES = "Thalweg may remove its own scheduling gate only"
 SPEC = "Thalweg may not change a pod's spec"
 STATUS = (
     "Thalweg may change the conditions PodScheduled and DisruptionTarget and the nominated node of a pod's status only"
 )
-NOTHING_ELSE = "Thalweg may patch, bind and evict pods and create Events; it may do nothing else with pods and Events"
+NOTHING_ELSE = (
+    "Thalweg may patch, bind and evict pods, patch volumes and their claims, and create Events; it may do nothing else "
+    "with these"
+)
+KEEPS = "Thalweg may keep a volume for a claim that is kept for none, and change nothing else of volumes"
+SELECTS = (
+    "Thalweg may name the node that a volume is provisioned for on a claim that names none, and change nothing else of "
+    "claims"
+)
 BINDING = "Thalweg may write no annotations and labels into a pod by its binding"
 GRACE = "Thalweg may not shorten the time that an evicted pod has to end"
 SYSTEM = "Thalweg may not evict pods of kube-system and of its own namespace"
@@ -124,6 +134,16 @@ def event(name: str, component: str) -> dict[str, Any]:
     }
 
 
+def volume(body: Any, name: str = "v") -> Write:
+    return Write("PATCH", f"{VOLUMES}/{name}", body, MERGE_PATCH)
+
+
+def claim(body: Any, name: str = "c") -> Write:
+    return Write("PATCH", f"{CLAIMS}/{name}", body, MERGE_PATCH)
+
+
+#: What a volume is kept for, as somebody wrote it who did not know the claim's uid.
+KEPT = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "d"}
 CONTAINER = {"name": "main"}
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
@@ -167,9 +187,18 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "an eviction in kube-system": (eviction("dns", "kube-system"), SYSTEM),
     "an eviction in our own namespace": (eviction("ours", "thalweg-system"), SYSTEM),
     "an Event in the name of another": (Write("POST", EVENTS, event("e1", "kubelet")), COMPONENT),
+    "a volume's reclaim policy": (volume(spec(persistentVolumeReclaimPolicy="Delete")), KEEPS),
+    "a volume's annotation": (volume(metadata(annotations={"example.com/a": "b"})), KEEPS),
+    "a volume's label": (volume(metadata(labels={"a": "b"})), METADATA),
+    "the volume of another claim": (volume(spec(claimRef={"name": "other"}), "taken"), KEEPS),
+    "a volume let go": (volume(spec(claimRef=None), "taken"), KEEPS),
+    "a claim's volume": (claim(spec(volumeName="v")), SELECTS),
+    "a claim's annotation": (claim(metadata(annotations={"example.com/a": "b"})), SELECTS),
+    "a claim's finalizer": (claim(metadata(finalizers=["example.com/f"])), METADATA),
+    "the node of a claim that has one": (claim(metadata(annotations={SELECTED_NODE: "n"}), "chosen"), SELECTS),
 }  # fmt: skip
 
-CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
 GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
@@ -179,7 +208,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def of_claim(name: str, body: Any, under: str = "", content_type: str = MERGE_PATCH) -> Write:
-    return Write("PATCH", f"{CLAIMS}/{name}{under}", body, content_type)
+    return Write("PATCH", f"{DEVICE_CLAIMS}/{name}{under}", body, content_type)
 
 
 #: Changes of claims. Rights alone would let the account send these.
@@ -196,8 +225,10 @@ CONFINED_CLAIMS: dict[str, tuple[Write, str]] = {
 }
 #: What the account has no right to.
 OTHER_CLAIMS: dict[str, Write] = {
-    "a claim": Write("POST", CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}),
-    "a claim deleted": Write("DELETE", f"{CLAIMS}/held"),
+    "a device claim": Write(
+        "POST", DEVICE_CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}
+    ),
+    "a device claim deleted": Write("DELETE", f"{DEVICE_CLAIMS}/held"),
 }
 #: All that the operator does with claims, in this order.
 ALLOWED_CLAIMS: dict[str, Write] = {
@@ -228,6 +259,10 @@ WITHOUT_RIGHT: dict[str, Write] = {
     "a call by way of the API server": Write("POST", "proxy/"),
     "an Event changed": Write("PATCH", f"{EVENTS}/there", {"message": "x"}, MERGE_PATCH),
     "an Event deleted": Write("DELETE", f"{EVENTS}/there"),
+    "a volume deleted": Write("DELETE", f"{VOLUMES}/v"),
+    "a claim deleted": Write("DELETE", f"{CLAIMS}/c"),
+    "a volume's status": Write("PATCH", f"{VOLUMES}/v/status", status(phase="Failed"), MERGE_PATCH),
+    "a claim's status": Write("PATCH", f"{CLAIMS}/c/status", status(phase="Lost"), MERGE_PATCH),
 }  # fmt: skip
 
 #: What no rule on pods covers: roles alone refuse it.
@@ -284,6 +319,10 @@ ALLOWED: dict[str, Write] = {
     "an eviction": eviction("runs", preconditions={}),
     "an Event": Write("POST", EVENTS, event("e2", "thalweg")),
     "a policy's status": Write("PATCH", f"{POLICIES}/own/status", status(observedGeneration=1), MERGE_PATCH),
+    "a volume kept for a claim": volume(
+        {**metadata(annotations={BOUND_BY_CONTROLLER: "yes"}), **spec(claimRef={**KEPT, "uid": "u"})}),
+    "the uid of a claim that a volume is kept for": volume(spec(claimRef={**KEPT, "uid": "u"}), "taken"),
+    "the node that a volume is provisioned for": claim(metadata(annotations={SELECTED_NODE: "n"})),
     "our lease": Write("GET", f"{LEASES}/thalweg"),
 }  # fmt: skip
 
@@ -323,6 +362,14 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
             taken = status(allocation={"devices": {"results": [{**GPU, "device": name}]}}, reservedFor=consumers)
             await of_claim(name, taken, "/status").send(api)
     await api.create(event("there", "kubelet"))
+    size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
+    for name, kept in (("v", {}), ("taken", {"claimRef": KEPT})):
+        held = spec(capacity=size, hostPath={"path": "/v"}, **modes, **kept)
+        await api.create({"apiVersion": "v1", "kind": "PersistentVolume", **metadata(name=name), **held})
+    for name, annotations in (("c", {}), ("chosen", {SELECTED_NODE: "other"})):
+        meta = metadata(name=name, namespace="default", annotations=annotations)
+        wanted = spec(resources={"requests": size}, **modes)
+        await api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **meta, **wanted})
     await api.create(
         {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", **metadata(name="own"), **spec()}
     )
@@ -354,12 +401,12 @@ async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tupl
         said = await refusal(write, thief)
         assert words in said or (name == "an owner" and NO_OWNER in said), name
     assert await plane[1].get(f"{PODS}/p") == before
-    claims = await plane[1].list(CLAIMS)
+    claims = await plane[1].list(DEVICE_CLAIMS)
     for name, (write, words) in CONFINED_CLAIMS.items():
         assert words in await refusal(write, thief), name
     said = {**{key: GPU[key] for key in ("driver", "pool")}, "device": "held", "conditions": []}
     assert await refusal(of_claim("held", status(devices=[said]), "/status"), thief), "in a driver's place"
-    assert await plane[1].list(CLAIMS) == claims
+    assert await plane[1].list(DEVICE_CLAIMS) == claims
 
 
 async def test_the_policy_holds_whatever_else_is_granted(

@@ -25,6 +25,7 @@ PLANE = {"controller_manager": True, "kwok": True}
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 #: Seconds that a driver has, and what is left over stays.
 TIMEOUT, LEFT = 6, 10
+SELECTED = "volume.kubernetes.io/selected-node"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 #: Of a device that its driver makes ready once it is allocated.
 LATER = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
@@ -207,6 +208,44 @@ async def test_a_gang_has_all_claims_or_none(scene: ClusterScenario) -> None:
     await scene.api.delete(object_path(denies))
     await scene.nodes_of(*(pod["metadata"]["name"] for pod in pods))
     assert len(set(await allocated(scene))) == 3
+
+
+async def test_a_gang_of_a_device_and_a_volume(scene: ClusterScenario) -> None:
+    """No pod is bound before both are there. The device comes free while no volume is provisioned."""
+    await scene.nodes("a", cpu="8")
+    await publish(scene, "a", 1)
+    storage_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "made"},
+                     "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "made", "resources": {"requests": {"storage": "1Gi"}}}
+    data = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
+            "metadata": {"name": "data", "namespace": scene.namespace}}  # fmt: skip
+    await scene.api.create_many([storage_class, data])
+    pods = members(scene, "g", 2)
+    pods[0]["spec"]["resourceClaims"] = ONE
+    pods[1]["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    await scene.api.create_many(pods)
+
+    def is_selected(known: dict[str, Any]) -> bool:
+        return SELECTED in known["metadata"].get("annotations", {})
+
+    await scene.api.wait_for(object_path(data), is_selected)
+    await allocated_are(scene, ("a", "gpu-0"))
+    assert not any(pod["spec"].get("nodeName") for pod in await scene.pods())
+    await scene.api.patch(object_path(data), {"metadata": {"annotations": {SELECTED: None}}})
+    await scene.reason_of("g-1", 'no volume is provisioned for persistentvolumeclaim "data" on node a')
+    await allocated_are(scene)
+    known = await scene.api.wait_for(object_path(data), is_selected)
+    kept = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": scene.namespace, "name": "data",
+            "uid": known["metadata"]["uid"]}  # fmt: skip
+    made = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "made",
+            "hostPath": {"path": "/data"}, "claimRef": kept}  # fmt: skip
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "made-data"}, "spec": made}
+    await scene.api.create(volume)
+    assert await scene.nodes_of("g-0", "g-1") == {"g-0": "a", "g-1": "a"}
+    assert await allocated(scene) == [("a", "gpu-0")]
+    for gone in (volume, storage_class):
+        await scene.api.patch(object_path(gone), {"metadata": {"finalizers": None}})
+        await scene.api.delete(object_path(gone))
 
 
 async def test_a_device_that_gets_ready(scene: ClusterScenario) -> None:

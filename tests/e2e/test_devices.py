@@ -24,7 +24,8 @@ ONE = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
 def devices(node: str, number: int) -> dict[str, Any]:
     """What a driver publishes of a node."""
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    gpus = [{"name": f"gpu-{place}", "attributes": {"model": {"string": "h100"}}} for place in range(number)]
+    gpu = {"attributes": {"model": {"string": "h100"}}, "capacity": {"memory": {"value": "80Gi"}}}
+    gpus = [{"name": f"gpu-{place}", **gpu} for place in range(number)]
     spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": gpus}
     return {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"gpus-of-{node}"}, "spec": spec}
 

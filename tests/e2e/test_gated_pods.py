@@ -79,8 +79,7 @@ async def test_gates_where_nothing_waits_for_them(scene: ClusterScenario) -> Non
     await scene.create("unmanaged", schedulingGates=OURS, scheduler="default-scheduler")
     await scene.create("binders", schedulingGates=OURS, scheduler="thalweg")
     assert set(await scene.nodes_of("unmanaged", "binders")) == {"unmanaged", "binders"}
-    disk = {"name": "x", "gcePersistentDisk": {"pdName": "x"}}
-    await scene.create("strange", schedulingGates=OURS, volumes=[disk])
+    await scene.create("strange", schedulingGates=OURS, annotations={"gpu-fraction": "0.5"})
     await scene.api.wait_for(scene.path("strange"), lambda each: not each["spec"].get("schedulingGates"))
     await scene.wait_settled()
 

@@ -19,9 +19,11 @@ from support.rights import DISCOVERY, Right, files, grant, granted, restore, tok
 from support.steering import DelayingProxy, count, gates_in_effect, mutual_tls
 from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import object_path
 from thalweg_view.callers.access import AUDIENCE
 
 from flowcore.api.policies import GROUP, VERSION
+from flowcore.api.storage_objects import SELECTED_NODE
 from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -111,6 +113,44 @@ def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
     )
 
 
+def volume_class(name: str, provisioner: str) -> dict[str, Any]:
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+
+
+def claim(scene: ClusterScenario, name: str, storage_class: str) -> dict[str, Any]:
+    wants = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": name, "namespace": scene.namespace}
+    spec = {**wants, "storageClassName": storage_class}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def claiming(scene: ClusterScenario, name: str) -> dict[str, Any]:
+    """A pod of the binder with a claim of its name."""
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return scene.pod(name, "100m", scheduler=SCHEDULER_NAME, volumes=volumes)
+
+
+async def give_volumes(scene: ClusterScenario) -> None:
+    """A volume that is there, and one that is to be provisioned; their pods are gone before their claims are bound."""
+    api = scene.api
+    await api.create_many(
+        [volume_class("there", "kubernetes.io/no-provisioner"), volume_class("made", "example.com/m")]
+    )
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "there",
+            "hostPath": {"path": "/v"}}  # fmt: skip
+    held = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "there"}, "spec": spec}
+    await api.create(held)
+    await api.patch("/api/v1/persistentvolumes/there/status", {"status": {"phase": "Available"}})
+    await api.create_many([claim(scene, name, name) for name in ("there", "made")])
+    await api.create_many([claiming(scene, name) for name in ("there", "made")])
+    await api.wait_for("/api/v1/persistentvolumes/there", lambda each: each["spec"].get("claimRef"))
+    made = object_path(claim(scene, "made", "made"))
+    await api.wait_for(made, lambda each: SELECTED_NODE in each["metadata"].get("annotations", {}))
+    for name in ("there", "made"):
+        await api.delete(scene.path(name))
+
+
 async def test_the_rights_are_enough_and_each_is_used(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, view_port: int, tmp_path: Path
 ) -> None:
@@ -152,6 +192,7 @@ async def test_the_rights_are_enough_and_each_is_used(
     named = [{"name": "gpu", "resourceClaimName": "gpu"}]
     await scene.create("claims", scheduler=SCHEDULER_NAME, resourceClaims=named)
     assert await scene.node_of("claims") == "a"
+    await give_volumes(scene)
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
@@ -203,6 +244,26 @@ async def test_without_the_right_to_bind(scene: ClusterScenario, plane: tuple[Co
     await restore(api, "binder")
     await scene.nodes_of(within=90)
     await recovered(scene.operator, "right to create pods/binding")
+
+
+async def test_without_the_right_to_bind_claims(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A pod with a claim gets the API server's words; others are bound; with the right its claim gets its volume."""
+    api = plane[1]
+    await scene.nodes("a")
+    await api.create(volume_class("late", "example.com/late"))
+    await withhold(api, "volumes")
+    await api.create(claim(scene, "data", "late"))
+    await api.create(claiming(scene, "data"))
+    await scene.reason_of("data", "its volumes were not bound", 'cannot get resource "persistentvolumeclaims"')
+    await scene.create("plain", scheduler=SCHEDULER_NAME)
+    await scene.node_of("plain")
+    assert (await scene.operator.get("/readyz"))[0] == 200
+    await restore(api, "volumes")
+    path = object_path(claim(scene, "data", "late"))
+    await api.wait_for(
+        path, lambda each: "volume.kubernetes.io/selected-node" in each["metadata"].get("annotations", {})
+    )
+    await api.delete(scene.path("data"))
 
 
 async def test_without_the_right_to_patch_pods(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:

@@ -150,11 +150,12 @@ VOLUMES = {
 
 
 @pytest.mark.parametrize("kind", sorted(VOLUMES))
-async def test_pods_with_volume_claims_wait(scene: ClusterScenario, kind: str) -> None:
-    """Only kube-scheduler can bind volumes: such a pod is told so and never bound."""
+async def test_pods_whose_claims_are_not_there_wait(scene: ClusterScenario, kind: str) -> None:
+    """Such a pod is told which claim, in kube-scheduler's words, and is not bound."""
     await scene.nodes("roomy")
     await scene.create("stateful", volumes=[{"name": "scratch", **VOLUMES[kind]}])
-    await scene.reason_of("stateful", "volume claims", "data" if kind == "claim" else "scratch")
+    name = "data" if kind == "claim" else "stateful-scratch"
+    await scene.reason_of("stateful", f'persistentvolumeclaim "{name}"' if kind == "claim" else name)
     await scene.wait_for_round("barrier")
     assert "nodeName" not in (await scene.get("stateful"))["spec"]
     assert len(await scene.events_of("stateful")) == 1

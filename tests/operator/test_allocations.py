@@ -10,9 +10,10 @@ from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.machine import gang, room, sized
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.step.leftovers import IDLE_SECONDS
-from thalweg_operator.reservations.victims.freed_devices import SECONDS
+from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SECONDS
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.gang_spec import GangRef
@@ -78,7 +79,7 @@ def test_a_pod_is_bound_once_the_watch_shows_its_claims() -> None:
     case.round()
     assert case.kinds() == ["Allocate"]
     case.answer(Allocate)
-    assert (case.phase("p"), case.kinds(), case.device("p-gpu")) == (Phase.ALLOCATING, [], GPU)
+    assert (case.phase("p"), case.kinds(), case.device("p-gpu")) == (Phase.PREPARING, [], GPU)
     case.show()
     assert (case.phase("p"), case.kinds()) == (Phase.BINDING, ["Bind"])
     case.answer(Bind)
@@ -119,6 +120,22 @@ def test_others_take_the_device_while_we_plan() -> None:
     assert (case.phase("p"), case.writes) == (None, [])
 
 
+def test_a_plan_without_devices_for_a_pod() -> None:
+    """It is told and pauses: if it were planned so again at once, rounds would follow each other without end."""
+    case = Case()
+    case.pod("p")
+    case.make_plan()
+    assert case.plan is not None
+    case.plan.placements = [msgspec.structs.replace(each, device_claims=None) for each in case.plan.placements]
+    case.deliver(100)
+    assert case.told() == ["its claims get no devices on a beside those of others"]
+    case.round()
+    assert (case.phase("p"), case.writes) == (None, [])
+    case.pass_time(2)
+    case.round()
+    assert case.phase("p") is Phase.PREPARING
+
+
 def test_others_allocate_the_claim() -> None:
     """Their allocation stays as it is; the pod goes where that device is."""
     case = Case(a=1, b=1)
@@ -154,7 +171,7 @@ def test_a_gang_is_bound_once_the_claims_of_all_are_there() -> None:
     case.answer(Allocate)
     case.show()
     assert case.kinds() == ["Allocate"]
-    assert {case.phase(name) for name in "pqr"} == {Phase.ALLOCATING}
+    assert {case.phase(name) for name in "pqr"} == {Phase.PREPARING}
     case.answer(Allocate)
     case.show()
     assert case.kinds() == ["Bind", "Bind", "Bind"]
@@ -228,7 +245,7 @@ def test_devices_that_get_ready() -> None:
     case.show()
     assert case.told() == ["its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)"]
     case.pass_time(500)
-    assert case.phase("p") is Phase.ALLOCATING
+    assert case.phase("p") is Phase.PREPARING
     case.devices.report(OWN, ready=True)
     case.show()
     assert case.kinds() == ["Bind"]
@@ -397,3 +414,70 @@ def test_devices_of_a_victim_that_do_not_come_free() -> None:
     case.wait(SECONDS + 2)
     assert case.phase("u") is None
     assert case.told()[-1] == f"claims of pods that left for it still have devices after 30 s: {NAMESPACE}/p-gpu"
+
+
+def test_nobody_leaves_while_devices_do_not_come_free() -> None:
+    """Others would leave in vain too. Once the claim is freed things go on."""
+    case = Case(a=3)
+    for name in ("p", "q", "r"):
+        case.pod(name)
+    case.round()
+    case.settle()
+    case.pod("u", priority=10)
+    for _ in range(4):
+        case.round()
+        case.settle()
+        case.wait(SECONDS + 5)
+    late = case.shell.state.freed_devices.late
+    assert len([pod for pod in case.api.values() if pod.node_name]) == 2, "the others keep their devices"
+    assert len(late) == 1
+    case.devices.follow_pods({pod.uid for pod in case.api.values()})
+    case.show()
+    assert not late
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/u"].node_name == "a"
+
+
+def test_a_round_without_a_pod_that_a_place_is_held_for() -> None:
+    """It pauses for a moment: nobody else gets the device for which another pod left."""
+    case = Case()
+    evicted_for(case)
+    case.devices.follow_pods({"u"})
+    case.show()
+    assert case.phase("u") is Phase.HELD
+    case.pod("q", priority=5)
+    backoff.conflicted(case.ledger, case.cluster.waiting[f"{NAMESPACE}/u"], case.now)
+    case.round()
+    assert (case.phase("u"), case.phase("q")) == (Phase.HELD, None)
+    case.pass_time(1)
+    case.round()
+    case.settle()
+    assert case.device("u-gpu") == GPU
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_claim_that_is_taken_away_before_its_pod_is_bound(is_refused: bool) -> None:  # noqa: FBT001
+    """While the binding stands in line, or the pod of a gang that has begun pauses: it is not bound without it."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, of=gang("g", 2))
+    case.round()
+    for _ in range(2):
+        case.answer(Allocate)
+        case.show()
+    case.answer(Bind)
+    if is_refused:
+        case.answer(Bind, Answer.REFUSED, "no")
+    case.show()
+    ((key, left),) = case.ledger.reservations.items()
+    assert left.phase is (Phase.PAUSED if is_refused else Phase.BINDING)
+    claim = case.devices.claims[NAMESPACE, f"{left.pod.name}-gpu"]
+    case.devices.put(msgspec.structs.replace(claim, allocation=None, reserved_for=(), is_ours=False))
+    case.show()
+    case.settle()
+    case.wait(5)
+    assert (case.api[key].node_name, case.ledger.reservations) == ("", {})
+    case.round()
+    case.settle()
+    assert case.api[key].node_name == "a"

@@ -27,14 +27,14 @@ def test_reservations_of_pods_with_claims_are_told_once() -> None:
         state.upsert_pod(pod)
         assert state.reserve(pod, "n0")
     taker = DeviceTaker(CLAIMING, "n0", (("zone", "a"),))
-    assert state.device_takers.update(fresh=True) == [taker]
-    assert state.device_takers.update(fresh=False) is None
-    assert state.device_takers.update(fresh=True) == [taker]
+    assert state.device_takers.update((), fresh=True) == [taker]
+    assert state.device_takers.update((), fresh=False) is None
+    assert state.device_takers.update((), fresh=True) == [taker]
     state.upsert_node(node("n0", labels=(("zone", "b"),)))
-    assert state.device_takers.update(fresh=False) == [DeviceTaker(CLAIMING, "n0", (("zone", "b"),))]
+    assert state.device_takers.update((), fresh=False) == [DeviceTaker(CLAIMING, "n0", (("zone", "b"),))]
     state.release(CLAIMANT.key, CLAIMANT.uid)
-    assert state.device_takers.update(fresh=False) == []
-    assert state.device_takers.update(fresh=False) is None
+    assert state.device_takers.update((), fresh=False) == []
+    assert state.device_takers.update((), fresh=False) is None
 
 
 def test_pods_with_claims_are_left_alone_while_claims_cannot_be_read() -> None:
@@ -68,7 +68,7 @@ def test_pods_that_have_an_extended_resource_by_devices() -> None:
     assert state.reserve(pods[1], "offers")
     assert not state.reserve(pods[2], "offers")
     assert state.holds(pods[0].key)
-    told = {taker.pod.uid: (taker.node, taker.offered) for taker in state.device_takers.update(fresh=True) or ()}
+    told = {taker.pod.uid: (taker.node, taker.offered) for taker in state.device_takers.update((), fresh=True) or ()}
     assert told == {"p0": ("devices", ()), "p1": ("offers", (GPU,))}
     state.upsert_pod(unbacked := _asking("fpga", "example.com/fpga"))
     assert not state.reserve(unbacked, "devices")

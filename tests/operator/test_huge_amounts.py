@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from support.draw_devices import read_claims, read_slices
 from support.model import node, snapshot
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.planning.worker.client import WorkerClient
-from thalweg_operator.planning.worker.messages import RoundRequest, request_encoder
+from thalweg_operator.planning.worker.messages import RoundRequest, request_decoder, request_encoder
 
 from flowcore.api.base import Interner
 from flowcore.api.pod_objects import WirePod
@@ -70,6 +71,29 @@ def test_what_a_parent_uses() -> None:
     shares = Shares(cluster).report()
     assert [dict(share.used)["memory"] for share in shares] == [MAX_AMOUNT] * 4
     assert msgspec.msgpack.encode(shares)
+
+
+@pytest.mark.parametrize("amount", ["80Gi", "9E", "-9E", "1500m"])
+def test_what_devices_have_and_claims_ask_for(amount: str) -> None:
+    """Of the memory of a GPU, or of any counter, billionths are beyond 64 bits."""
+    counters = [{"name": "card", "counters": {"memory": {"value": amount}}}]
+    policy = {"default": amount, "validRange": {"min": amount, "max": amount, "step": amount}, "validValues": [amount]}
+    device = {
+        "name": "gpu-0",
+        "capacity": {"memory": {"value": amount, "requestPolicy": policy}},
+        "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": amount}}}],
+    }
+    slices = [{"metadata": {"name": "s"}, "spec": {"driver": "d", "devices": [device], "sharedCounters": counters}}]
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": amount}}}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0", "consumedCapacity": {"memory": amount}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default", "uid": "c"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+    changes = ClusterChanges(slices=read_slices(slices), claims=read_claims([claim]))
+    sent = request_encoder.encode(msgspec.structs.replace(request(1), changes=changes))
+    assert request_decoder.decode(sent).changes == changes
 
 
 async def test_a_number_that_nobody_can_send() -> None:

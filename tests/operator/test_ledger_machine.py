@@ -25,6 +25,7 @@ from support.fake_cluster.machine import (
     Moves,
     Preemption,
     SteeredPods,
+    VolumeClaims,
     gang,
     pick,
     room,
@@ -32,6 +33,7 @@ from support.fake_cluster.machine import (
 )
 from support.fake_cluster.rounds import Plan
 from support.fake_cluster.steered import CLASS, steering
+from support.fake_cluster.volumes import LOCAL
 from support.profiles import examples
 from thalweg_operator.reservations.events import PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -374,6 +376,25 @@ class ClaimMachine(Claims, Disturbances):
         self.world.show()
 
 
+class VolumeClaimMachine(VolumeClaims, Disturbances):
+    """No volume is had twice either, and a pod or a gang with claims of both kinds gets all, or comes not at all."""
+
+    @initialize(
+        nodes=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=3), later=st.booleans()
+    )
+    def begin(self, nodes: list[tuple[int, int]], later: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        rooms = [
+            msgspec.structs.replace(room(f"n{at}", 500), labels=((HOSTNAME, f"n{at}"),)) for at in range(len(nodes))
+        ]
+        self.set_up(rooms, [Policy("bound")])
+        for at, (devices, volumes) in enumerate(nodes):
+            self.world.devices.publish_devices(f"n{at}", devices, later=later and at == 0)
+            self.world.volumes.publish_volumes(f"n{at}", volumes)
+        self.world.start()
+        self.pods_with_both_come([(1, ""), (0, LOCAL)])
+        self.world.show()
+
+
 class PreemptionMachine(Preemption, Disturbances):
     """Nobody leaves in vain, and a gang comes whole or not at all; evictions are refused, lost, or take long."""
 
@@ -411,12 +432,14 @@ AnyMachine.TestCase.settings = settings(
 SteeringMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30)
 GangMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=12)
 ClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
+VolumeClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 PreemptionMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 MoveMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 TestAnyMachine, TestSteeringMachine = AnyMachine.TestCase, SteeringMachine.TestCase
-TestGangMachine, TestClaimMachine, TestPreemptionMachine, TestMoveMachine = (
+TestGangMachine, TestClaimMachine, TestVolumeClaimMachine, TestPreemptionMachine, TestMoveMachine = (
     GangMachine.TestCase,
     ClaimMachine.TestCase,
+    VolumeClaimMachine.TestCase,
     PreemptionMachine.TestCase,
     MoveMachine.TestCase,
 )

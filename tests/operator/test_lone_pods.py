@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.claims import claiming
 from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.eviction_scene import EvictionScene
 from support.fake_cluster.steered import SteeredCluster
@@ -158,7 +159,10 @@ REASONS: dict[str, dict[str, Any]] = {
     "a rule of its own": {"constraints": APART_FROM_WEB},
     "a gang": {"gang": GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=1))},
     "a pod that it replaces": {"replaces": "other"},
-    "volumes that are not bound": {"unbindable_reason": "no volume"},
+    "volumes": {"pod_class": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),))},
+    "devices": {
+        "pod_class": msgspec.structs.replace(CLASS, devices=claiming(NAMESPACE, "p", "first", "gpu", template=False))
+    },
     "tried in vain": {"unschedulable_message": "0/3 nodes are available"},
 }
 

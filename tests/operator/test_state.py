@@ -440,12 +440,12 @@ def test_pods_follow_the_device_classes() -> None:
     state.set_device_class("other", DeviceClass("other"))
     assert not changes
     state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unbindable_reason
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unallocatable_reason
     assert changes
     state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="why"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unbindable_reason
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unallocatable_reason
     state.set_device_class("gpu", None)
-    assert state.waiting[pod.key].unbindable_reason == ""
+    assert state.waiting[pod.key].unallocatable_reason == ""
     assert state.reserve(pod, "n0")
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
 from thalweg_extender.answers import FilterOutcome
@@ -18,6 +19,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ClaimVolume
 
 
 @pytest.fixture
@@ -179,7 +181,7 @@ def test_nobody_follows(world: SteeredCluster) -> None:
 
 def test_a_pod_with_volumes_has_longer(world: SteeredCluster) -> None:
     """Provisioning takes up to ten minutes."""
-    pod = world.pod(unbindable_reason="it has volume claims (data)")
+    pod = world.pod(pod_class=msgspec.structs.replace(CLASS, volumes=(ClaimVolume("ns", "data"),)))
     world.show()
     planned(world)
     assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])

@@ -8,6 +8,7 @@ import tracemalloc
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from support.extender import UNPACED_LIMITS
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster
@@ -17,6 +18,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+from flowcore.model.volumes import ClaimVolume, Volumes
 
 LARGE = PodClass(requests=(("cpu", 300),))
 
@@ -210,10 +212,10 @@ def test_the_labels_of_a_request_count_for_nothing() -> None:
     assert world.filter(forged, NODES)[0] is FilterOutcome.PASSED
 
 
-@pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
-def test_how_long_a_pod_may_be_on_its_way(world: SteeredCluster, unbindable: str, seconds: int) -> None:
+@pytest.mark.parametrize(("volumes", "seconds"), [((), 10), ((ClaimVolume("ns", "data"),), 660)])
+def test_how_long_a_pod_may_be_on_its_way(world: SteeredCluster, volumes: Volumes, seconds: int) -> None:
     """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
-    pod = unseen(world, unbindable_reason=unbindable)
+    pod = unseen(world, pod_class=msgspec.structs.replace(CLASS, volumes=volumes))
     world.show()
     assert world.schedule(pod.key)[0] is FilterOutcome.PASSED
     world.wait(seconds - 5, 1.0)

@@ -172,7 +172,7 @@ def test_claims_of_pods_that_we_bind_are_told() -> None:
     assert len(set(devices)) == 2
     names = ("a", "b", "c", "plain")
     waiting = [Pod("default", name, name, each) for name, each in zip(names, request.classes, strict=True)]
-    planned = {each.pod.name: each.claims for each in planned_placements(request, reply, waiting)}
+    planned = {each.pod.name: each.device_claims for each in planned_placements(request, reply, waiting)}
     assert planned == {"a": claims[0], "b": claims[1], "c": (), "plain": ()}
     reply.claims = []
-    assert {each.pod.name: each.claims for each in planned_placements(request, reply, waiting)}["a"] is None
+    assert {each.pod.name: each.device_claims for each in planned_placements(request, reply, waiting)}["a"] is None

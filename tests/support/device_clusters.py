@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from support.draw_devices import read_claims, read_classes, read_slices
+from support.scenario_state import manifest_pod
 
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.model.resource_claims import ClaimingPod, PodClaim
 
 Manifest = dict[str, Any]
+API = {"apiVersion": "resource.k8s.io/v1"}
 GPU: Manifest = {"metadata": {"name": "gpu"}, "spec": {}}
 
 
@@ -48,6 +50,20 @@ def allocated(manifest: Manifest, node: str, device: str) -> Manifest:
     result = {"request": "r", "driver": "gpu.example.com", "pool": node, "device": device}
     here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
     return manifest | {"status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": here}}}
+
+
+def claiming(name: str, node: str = "", count: int = 1, *devices: str, **spec: Any) -> list[Manifest]:
+    """A pod with a claim of a template, and the claim; with devices of its node once it runs."""
+    pod = manifest_pod(name, node)
+    pod["spec"] |= {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}], **spec}
+    pod["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+    made = claim(f"{name}-gpu", count, owner=name)
+    if node:
+        made = allocated(made, node, devices[0])
+        results = made["status"]["allocation"]["devices"]["results"]
+        results += [dict(results[0], device=device) for device in devices[1:]]
+        made["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": name}]
+    return [pod, {**API, "kind": "ResourceClaim", **made}]
 
 
 def devices_of(slices: list[Manifest], claims: list[Manifest], classes: tuple[Manifest, ...] = (GPU,)) -> DeviceObjects:

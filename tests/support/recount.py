@@ -85,20 +85,35 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
     for key, reservation in reservations.items():
         by_node[reservation.node].add(key)
     assert ledger.by_node == by_node
-    for name, phase in (("held", Phase.HELD), ("paused", Phase.PAUSED), ("withdrawing", Phase.WITHDRAWING)):
+    for name, phase in (
+        ("held", Phase.HELD),
+        ("preparing", Phase.PREPARING),
+        ("paused", Phase.PAUSED),
+        ("withdrawing", Phase.WITHDRAWING),
+    ):
         assert getattr(ledger, name) == {key for key, each in reservations.items() if each.phase is phase}
-    records = ledger.claims
-    assert records.allocating == {key for key, each in reservations.items() if each.phase is Phase.ALLOCATING}
     users: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     groups: defaultdict[str, set[str]] = defaultdict(set)
     for key, reservation in reservations.items():
-        for claim in reservation.claims:
+        for claim in reservation.device_claims:
             users[claim.key].add(key)
         if reservation.bound_with:
             groups[reservation.bound_with].add(key)
-    assert (records.users, records.groups) == (users, groups)
-    assert not records.lost
-    assert not records.ended, "what a pod had is not given back"
+    assert ledger.device_claims.users == users
+    assert not ledger.device_claims.ended, "what a pod had is not given back"
+    assert ledger.bound_together.members == groups
+    unready = {
+        name: waiting
+        for name, keys in groups.items()
+        if (waiting := {key for key in keys if key in ledger.preparing and not reservations[key].is_ready})
+    }
+    assert ledger.bound_together.unready == unready
+    assert not ledger.bound_together.lost
+    promised: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for key, reservation in reservations.items():
+        for choice in reservation.volumes:
+            promised[choice.key].add(key)
+    assert {key: promise.pods for key, promise in cluster.storage.promises.items()} == promised
     assert ledger.awaiting == {key for key, each in reservations.items() if each.phase is Phase.AWAITING_VICTIM}
     for_pods: defaultdict[str, set[str]] = defaultdict(set)
     for key, reservation in reservations.items():

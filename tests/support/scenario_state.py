@@ -32,7 +32,7 @@ def scenario_of(objects: Iterable[dict[str, Any]]) -> Scenario:
     reader = ObjectReader(Edits(scenario), NOW, BUILT_IN_MODELS)
     for each in objects:
         reader.put(each, each["kind"])
-    scenario.gaps += reader.resolve_priorities()
+    scenario.gaps += reader.resolve()
     return scenario
 
 
@@ -90,6 +90,7 @@ def state_of(scenario: Scenario) -> dict[str, Any]:
         "rest": (
             dict(scenario.policies),
             dict(scenario.priority_classes),
+            dict(scenario.claim_templates),
             dict(scenario.node_samples),
             dict(scenario.pod_samples),
             scenario.warnings[:],

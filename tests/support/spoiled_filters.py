@@ -47,7 +47,7 @@ SPOILED_FILTERS: dict[str, tuple[Any, str, Any]] = {
     "InterPodAffinity": (AffinityTerm, "scope", EVERYWHERE),
     "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
     "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),
-    "VolumeBinding": (volume_binding, "_may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),
+    "VolumeBinding": (volume_binding, "may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),
     "VolumeZone": (volume_zone, "_TODAY", {key: key for key in volume_zone._TODAY}),
     "NodeDeclaredFeatures": (node_features, "RESTART_ALL", "RestartAllContainers"),
 }  # fmt: skip

@@ -71,7 +71,7 @@ def test_how_many_and_how_long() -> None:
         ({"blocked_reason": "its scheduling gates are closed: example.com/gate"}, GATED),
         ({"blocked_reason": "it cannot be read: ..."}, INVALID),
         ({"unsupported_reason": "its volumes: ..."}, UNSUPPORTED),
-        ({"unbindable_reason": "its volume claims ..."}, NEEDS_KUBE_SCHEDULER),
+        ({"unallocatable_reason": "its extended resource ..."}, NEEDS_KUBE_SCHEDULER),
         ({"gated": True}, GATE_OPENING),
     ],
 )

@@ -16,10 +16,14 @@ from thalweg.sources.source import SourceOptions
 def dump(source: SourceOptions, *, redact: bool) -> None:
     """Write all objects of a cluster that plans depend on, as one JSON list.
 
-    The file is what plan, why, what-if, headroom, status and view read with -f. It has nodes, pods,
-    namespaces, PriorityClasses, PodDisruptionBudgets, storage, resource claims, PodGroups, policies, queues, and what
-    metrics-server measured. Kinds that the API server does not serve have no objects. Kinds that you may not list are
-    named in warnings on standard error. Nodes and pods are needed.
+    The file is what plan, why, what-if, headroom, status and view read with -f. It has objects of these kinds: Node,
+    Pod, Namespace, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume, PersistentVolumeClaim,
+    StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices DeviceClass, ResourceSlice,
+    ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup;
+    FlowSchedulingPolicy, FlowQueue; and what metrics-server measured, NodeMetrics and PodMetrics.
+
+    Kinds that the API server does not serve have no objects. Kinds that you may not list are named in warnings on
+    standard error. Nodes and pods are needed.
 
     Secrets and ConfigMaps are not read. A pod's spec is written whole, with its environment variables: give --redact
     before you send a dump to others. Plans of a redacted dump are the same.

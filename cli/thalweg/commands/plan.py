@@ -53,15 +53,16 @@ def plan(
     (priority, then age) takes the best node by kube-scheduler's filters and a model of its scores. Constraints of
     policies hold in both. One by one knows no gangs and no queues, and evicts no pod.
 
-    A plan that is made here, of a dump or with --direct, has all pending pods, for any scheduler, with two
-    exceptions: pods with scheduling gates, and pods with volume claims or resource claims that Thalweg would
-    bind itself (delivery: Binder). The output names these with the reason. Pods of other schedulers that no policy
+    A plan that is made here, of a dump or with --direct, has all pending pods, for any scheduler. It names pods with
+    scheduling gates, and others that cannot be planned, with the reason. Pods with claims are planned with the volumes
+    and the devices that the dump has. Pods of other schedulers that no policy
     governs are planned as under delivery: Observe. Policies in a dump apply as in a cluster. A policy that the API
     server would refuse is an error. If several files contain the same object, the last file counts. --reschedule,
     --compare and --nodes plan here.
 
-    Warnings about ignored kinds and missing objects go to standard error and into the JSON output. A dump for -f is
-    written by: thalweg dump > now.json
+    A dump for -f is written by: thalweg dump > now.json. The help of dump has the kinds that are read, such as
+    PersistentVolumeClaims and ResourceClaims. Warnings about ignored kinds and missing objects go to standard error and
+    into the JSON output.
 
     Exit code 2: the files, the API server or the operator cannot be read, a file is not a cluster dump or contains two
     versions of an object, or no policy has the name.

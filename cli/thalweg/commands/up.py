@@ -10,12 +10,18 @@ import click
 @click.option("--nodes-from", "dumps", multiple=True, metavar="DUMP",
               help="Simulate the nodes of a cluster dump instead: names, labels, taints and allocatable resources. - "
                    "is standard input. May be given several times.")  # fmt: skip
-def up(nodes: int | None, dumps: tuple[str, ...]) -> None:
+@click.option("--gpu-nodes", type=click.IntRange(0, 1000), default=0, metavar="NUMBER",
+              help="Simulate this number of nodes more, with 8 GPUs each that ResourceClaims get.")  # fmt: skip
+def up(nodes: int | None, dumps: tuple[str, ...], gpu_nodes: int) -> None:
     """Start a local control plane with the operator.
 
     etcd, kube-apiserver, kube-scheduler and kube-controller-manager run on loopback. KWOK simulates the nodes: 4 CPUs
     and 16 GiB each, in two zones with two racks or more. Every fifth node has 4 GPUs (nvidia.com/gpu) and the label
     gpu: "true".
+
+    GPUs of --gpu-nodes are devices of a made-up driver (DRA). Each node has a ResourceSlice with 4 GPUs in each of two
+    NVLink domains, H100 on the first node, A100 on the second, and so on in turn. There is a DeviceClass gpu, and the
+    output names a file with a ResourceClaimTemplate and pods that claim two GPUs each.
 
     The operator runs as the service account of rights/ and serves the view. The command prints the address of its page.
 
@@ -29,10 +35,11 @@ def up(nodes: int | None, dumps: tuple[str, ...]) -> None:
     Examples:
       thalweg up
       thalweg up --nodes 50
+      thalweg up --gpu-nodes 2
       kubectl get nodes -o json > nodes.json && thalweg up --nodes-from nodes.json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.up.up import run_up
 
     if nodes is not None and dumps:
         raise click.UsageError("give --nodes or --nodes-from, not both")
-    run_up(nodes or 5, dumps)
+    run_up(nodes or 5, dumps, gpu_nodes)

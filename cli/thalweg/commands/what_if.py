@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 )
 @click.option("--apply", multiple=True, metavar="FILE",
               help="Objects that are added, or replace those of the same name: pods, nodes, PodDisruptionBudgets, "
-                   "queues and all else that plans depend on. - is standard input.")  # fmt: skip
+                   "queues, claims, ResourceSlices and all else that `thalweg dump` writes. - is standard "
+                   "input.")  # fmt: skip
 @options.output
 @options.pods
 @options.watch

@@ -176,7 +176,7 @@ class _Reader:
         if not dump.cluster.nodes:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         self._read_times(moment)
-        dump.gaps += self._objects.resolve_priorities()
+        dump.gaps += self._objects.resolve()
         dump.warnings += self.removed_fields
         dump.warnings += self._objects.warnings
         dump.warnings += self.skip_warnings()

@@ -41,9 +41,10 @@ def show(answer: HeadroomAnswer) -> None:
         )
         least = "at least " if answer.at_least else ""
         where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
+        claims = f" and claims {', '.join(answer.claims)}" if answer.claims else ""
         taints = f" and tolerates {', '.join(answer.tolerates)}" if answer.tolerates else ""
         room = f"room for {least}{counted(answer.fits, 'more pod')}{where}"
-        console.print(f"{room}; each requests {asks}{taints}", markup=False)
+        console.print(f"{room}; each requests {asks}{claims}{taints}", markup=False)
         if answer.reason:
             console.print(f"no room for one more: {answer.reason}", markup=False)
         console.print()

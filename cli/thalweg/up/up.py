@@ -27,6 +27,7 @@ from thalweg_view.web.page_files import NOT_GATHERED, read_page
 from thalweg.dumps.files import DumpError
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg.terminal.progress import progress_bar
+from thalweg.up.up_devices import CLAIMING_PODS, DeviceNodes, nodes_with_devices
 from thalweg.up.up_nodes import made_up_nodes, nodes_of_dump
 from thalweg.up.up_objects import OPERATOR, VIEWER, up_objects
 
@@ -82,23 +83,25 @@ spec:
 """
 
 
-def run_up(count: int, dumps: tuple[str, ...]) -> None:
+def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int) -> None:
     """Serves until Ctrl-C. A failure gives one line of error and exit code 1; an unreadable dump gives 2.
 
     Args:
         count: of made-up nodes, where there is no dump.
         dumps: files with the nodes to simulate.
+        gpu_nodes: how many nodes come beside these, whose GPUs are claimed.
     """
     try:
         nodes = nodes_of_dump(dumps) if dumps else made_up_nodes(count)
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
+    devices = nodes_with_devices(gpu_nodes, {each["metadata"]["name"] for each in nodes})
     with work_folder("thalweg-certificates-") as folder:
-        _serve(nodes, folder)
+        _serve(nodes, devices, folder)
 
 
-def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
+def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Path) -> None:
     port, extender, view = _free_port(), f"{_LOOPBACK}:{_free_port()}", f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
     server, client = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
@@ -123,12 +126,16 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         web.write_text(_WEB)
         steered = plane.workdir / "steered.yaml"
         steered.write_text(_STEERED)
+        claiming = plane.workdir / "claiming.yaml"
+        if devices.nodes:
+            claiming.write_text(CLAIMING_PODS)
         token = await account_token(api, *VIEWER, audiences=(AUDIENCE,))
         return (
             *_page_lines(f"http://{view}", token),
             "Things to try:",
             f"  kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
             f"  kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
+            *_claiming_lines(claiming),
             "  kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
             f"  thalweg why NAME --server http://{view}   # why a pod waits, and what would place it",
             f"  thalweg doctor --server http://{view}   # whether all of this works",
@@ -140,8 +147,8 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
             asyncio.run(
                 serve(
                     report,
-                    nodes=nodes,
-                    objects=up_objects(str(config)),
+                    nodes=[*nodes, *devices.nodes],
+                    objects=[*up_objects(str(config)), *devices.objects],
                     scheduler_config=str(config),
                     start_operator=operator,
                     account=OPERATOR,
@@ -161,6 +168,13 @@ def _page_lines(url: str, token: str) -> tuple[str, ...]:
         "What Thalweg does, as a page. Whoever has this address may look, from this machine:",
         f"  {url}/#token={token}",
     )
+
+
+def _claiming_lines(path: Path) -> tuple[str, ...]:
+    """What to try with devices, where there are some."""
+    if not path.exists():
+        return ()
+    return (f"  kubectl apply -f {path}   # 2 pods that claim two GPUs of one NVLink domain each",)
 
 
 def _free_port() -> int:

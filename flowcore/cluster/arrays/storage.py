@@ -10,10 +10,13 @@ from copy import copy
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from flowcore.model.volumes import (
     Capacity,
     Claim,
     ClaimKey,
+    ClaimRef,
     CsiDriver,
     CsiNode,
     PersistentVolume,
@@ -21,6 +24,7 @@ from flowcore.model.volumes import (
     StorageKey,
     StorageObject,
     VolumeAttachment,
+    VolumeChoice,
     Volumes,
     key_of,
 )
@@ -33,6 +37,7 @@ class Storage:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
         mounted: volumes that the pods of a node mount, by node; without the nodes where there are none.
         memo: results that filters cache; cleared with every change.
+        by_table: the same for results that no storage object changes, but a change of the nodes.
     """
 
     def __init__(self) -> None:
@@ -43,6 +48,7 @@ class Storage:
         self.drivers: dict[str, CsiDriver] = {}
         self.mounted: dict[str, Volumes] = {}
         self.memo: dict[str, Any] = {}
+        self.by_table: dict[str, Any] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._capacities: dict[ClaimKey, Capacity] = {}
         # Most volumes are bound to a claim. Among the others a claim takes the smallest that is large enough.
@@ -130,6 +136,23 @@ class Storage:
         if volumes:
             self.mounted[node] = volumes
 
+    def with_pods(self, pods: Iterable[tuple[str, Volumes, Iterable[VolumeChoice]]]) -> Storage:
+        """The storage with the volumes of pods mounted, and their claims promised what was chosen for them.
+
+        Args:
+            pods: node, volumes and choices of each.
+        """
+        coming = [each for each in pods if each[1]]
+        if not coming:
+            return self
+        changed = self._copy()
+        for node, volumes, choices in coming:
+            changed.mounted[node] = changed.mounted.get(node, ()) + volumes
+            for choice in choices:
+                volume, claim = changed.volumes.get(choice.volume), changed.claims[choice.key]
+                changed.put(promised_claim(claim, node) if volume is None else promised_volume(volume, choice))
+        return changed
+
     def without(self, node: str, volumes: Volumes) -> Storage:
         """The storage with some volumes of a node not mounted; costs the number of nodes with volumes."""
         if not volumes:
@@ -138,6 +161,15 @@ class Storage:
         left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
         without.mounted, without.memo = {**self.mounted, node: left}, {}
         return without
+
+    def _copy(self) -> Storage:
+        """A copy whose claims, volumes and mounts change independently."""
+        copied = copy(self)
+        for name in ("claims", "volumes", "mounted", "_in_order", "_kept"):
+            setattr(copied, name, dict(getattr(self, name)))
+        copied._free = {name: set(free) for name, free in self._free.items()}  # noqa: SLF001 - its own
+        copied.memo = {}
+        return copied
 
     def _index(self, volume: PersistentVolume) -> None:
         if volume.claim is None:
@@ -182,6 +214,16 @@ class Storage:
     def spaces(self, storage_class: str) -> list[Capacity]:
         """Capacities of a class, by key."""
         return [self._capacities[key] for key in sorted(self._spaces.get(storage_class, ()))]
+
+
+def promised_volume(volume: PersistentVolume, choice: VolumeChoice) -> PersistentVolume:
+    """The volume once it is kept for the claim that it was chosen for."""
+    return msgspec.structs.replace(volume, claim=ClaimRef(choice.namespace, choice.name, choice.uid))
+
+
+def promised_claim(claim: Claim, node: str) -> Claim:
+    """The claim once a volume is to be provisioned for it on a node."""
+    return msgspec.structs.replace(claim, selected_node=node)
 
 
 def _remove(sets: dict[Any, set[Any]], key: object, member: object) -> None:

@@ -14,9 +14,11 @@ from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, non_z
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.model.volumes import Volumes
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters.dynamic_resources import taker_on
+from flowcore.rules.volumes import with_volumes_of
 
 
 @dataclass(slots=True)
@@ -359,6 +361,7 @@ class EvictionState:
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
         storage, numa, takers = before.storage, before.numa, list(before.takers)
+        coming: list[tuple[Volumes, str]] = []
         removed: list[tuple[str, PodSignature]] = []
         for resident in gone:
             pod, node = residents.pods[resident], int(residents.nodes[resident])
@@ -382,6 +385,8 @@ class EvictionState:
             placed.append((nodes[node].name, signature))
             if pod_class.devices is not None:
                 takers.append(taker_on(pod_class.devices, before.table, node))
+            if pod_class.volumes:
+                coming.append((pod_class.volumes, nodes[node].name))
             nonlocal numa
             if pod_class.numa is not None and numa is not None:
                 numa = numa if numa is not before.numa else numa.copy()
@@ -394,8 +399,9 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        coming = tuple(takers) if len(takers) > len(before.takers) else before.takers
-        return replace(changed, storage=storage, numa=numa, takers=coming)
+        storage = with_volumes_of(coming, storage, before.table)
+        changed = replace(changed, storage=storage, numa=numa)
+        return replace(changed, takers=tuple(takers)) if len(takers) > len(before.takers) else changed
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

@@ -91,7 +91,7 @@ class LargeNeighbourhoodSearch:
         self._free = candidate.capacity.free.copy()
         self._requests = np.array([demand.requests for demand in demands], dtype=np.int64)
         self._movable = cost_matrix.placeable & np.array(
-            [not demand.excludes_its_like and demand.constraints is UNCONSTRAINED for demand in demands],
+            [not demand.is_more_than_amounts and demand.constraints is UNCONSTRAINED for demand in demands],
             dtype=np.bool_,
         )
         self._least_prices = np.array([max(1.0, float(demand.prices[-1])) for demand in demands])

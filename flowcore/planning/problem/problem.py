@@ -187,9 +187,9 @@ class Problem:
 
     @cached_property
     def not_packable(self) -> Bools:
-        """bool[C]: demands with constraints between pods, ports or devices: counting resources does not place them."""
+        """bool[C]: demands with constraints between pods, or more than amounts: counting these does not place them."""
         return np.array(
-            [each.constraints.constrained or each.excludes_its_like for each in self.demands],
+            [each.constraints.constrained or each.is_more_than_amounts for each in self.demands],
             dtype=np.bool_,
         )
 
@@ -197,7 +197,8 @@ class Problem:
     def immovable(self) -> Bools:
         """bool[C]: demands whose pods stay where they are while an integer program decides the rest.
 
-        Those with host ports or devices, with constraints that do more than forbid, or whose pods allow others a node.
+        Those with ports, devices or volumes, with constraints that do more than forbid, or whose pods allow others a
+        node.
         """
         unblocking = {
             counter
@@ -208,7 +209,7 @@ class Problem:
             demand.constraints.only_forbids and unblocking.isdisjoint(demand.constraints.increments)
             for demand in self.demands
         ]
-        alone = [each.excludes_its_like for each in self.demands]
+        alone = [each.is_more_than_amounts for each in self.demands]
         return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(alone, dtype=np.bool_))
 
     def domains(self, key: str) -> Domains:

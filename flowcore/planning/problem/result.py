@@ -8,6 +8,7 @@ from operator import attrgetter
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
@@ -42,6 +43,7 @@ class Placement:
         optional: its unit does without it, but it is nothing without its unit: a gang's pod beyond those it needs.
         victims: keys of the running pods that must leave before it comes (RoundResult.evictions).
         unscheduled_price: what leaving it would cost; 0: it was not up for choice.
+        volumes: what each claim of it that waits for its first consumer is to get.
     """
 
     pod: PendingPod
@@ -53,6 +55,7 @@ class Placement:
     optional: bool = False
     victims: tuple[str, ...] = ()
     unscheduled_price: int = 0
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

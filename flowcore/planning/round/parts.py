@@ -28,6 +28,8 @@ from flowcore.rules.topology.connected_components import connected_components
 _MOST_PARTS = 16
 #: What all pods share that claim devices.
 _DEVICES = "devices"
+#: What all pods share that take volumes from each other.
+_VOLUMES = "volumes"
 
 
 def independent_parts(problem: Problem) -> list[list[int]]:
@@ -57,6 +59,8 @@ def independent_parts(problem: Problem) -> list[list[int]]:
         keys[-1].update(() if soft is None else soft.reads)
         if demands[number].group.pod_class.devices is not None:
             keys[-1].add(_DEVICES)  # claims and pools may be those of several nodes
+        if demands[number].group.pod_class.contends_for_volumes:
+            keys[-1].add(_VOLUMES)  # several nodes may reach a volume
     parts = sorted(
         ([order[item] for item in part] for part in connected_components(keys)),
         key=lambda part: (-sum(demands[number].count for number in part), min(part)),
@@ -191,8 +195,8 @@ def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
 
 
 def _takes_in_order(pod_class: PodClass) -> bool:
-    """Whether the order of placements decides what is taken: which zones, which devices."""
-    return pod_class.numa is not None or pod_class.devices is not None
+    """Whether the order of placements decides what is taken: which zones, which devices, which volumes."""
+    return pod_class.numa is not None or pod_class.devices is not None or pod_class.contends_for_volumes
 
 
 def _restricted(problem: Problem, part: list[int]) -> Problem:

@@ -45,7 +45,7 @@ from flowcore.planning.problem.passes import (
 )
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
-from flowcore.planning.problem.result import RoundResult, without_columns
+from flowcore.planning.problem.result import Placement, RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
@@ -56,6 +56,7 @@ from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.verdicts import VerdictCache
+from flowcore.rules.volumes import chosen_for
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round without a budget: every quick method, and some neighbourhoods.
@@ -118,7 +119,7 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``).
         """
-        self._columns = with_columns(snapshot)
+        self._columns = with_columns(snapshot, charge)
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
@@ -383,6 +384,7 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = replace(result, placements=_with_volumes(result.placements, self._begun))
         result = with_causes_beside_room(self._problem, result)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         result = without_columns(result, self._columns)
@@ -403,6 +405,18 @@ class Round:
         if demands:
             candidate, _ = self._best_candidate()
             yield from node_prices(self._problem, demands, invert_all(self._passes, candidate))
+
+
+def _with_volumes(placements: tuple[Placement, ...], snapshot: Snapshot) -> tuple[Placement, ...]:
+    """The placements with what their claims get, in their order."""
+    if not any(each.pod.pod_class.volumes for each in placements):
+        return placements
+    pods = [(each.pod.pod_class.volumes, each.node) for each in placements]
+    choices = chosen_for(pods, snapshot.storage, snapshot.table)
+    return tuple(
+        replace(placement, volumes=chosen) if chosen else placement
+        for placement, chosen in zip(placements, choices, strict=True)
+    )
 
 
 def run_round(

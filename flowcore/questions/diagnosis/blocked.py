@@ -47,7 +47,7 @@ def _next(reason: str, pod: Pod, *, governed: bool) -> str:
         return "Give the pod the schedulerName of that scheduler, and let no policy select it."
     if not governed and reason == pod.unsupported_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
-    if reason == pod.unbindable_reason:
+    if reason == pod.unallocatable_reason:
         return "Select the pod with a FlowSchedulingPolicy that has delivery: Extender, or leave it to kube-scheduler."
     return "Mend what the reason names. Room does not matter before that."
 

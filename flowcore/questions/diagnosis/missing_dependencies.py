@@ -11,6 +11,7 @@ from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, Storage
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.rules.devices.pod_claims import named_claims
 
 
 class MissingObject(NamedTuple):
@@ -53,6 +54,29 @@ def _missing_storage(scenario: Scenario, pod: Pod, context: AnswerContext) -> It
             # A caller who may not read nodes may not read StorageClasses either, perhaps.
             text += f"; there {_are(classes)}." if context.nodes else "."
             yield MissingObject(text, f"Create StorageClass {claim.storage_class}, or name another one in the claim.")
+
+
+def missing_device_classes(scenario: Scenario, pod: Pod, context: AnswerContext) -> list[MissingObject]:
+    """DeviceClasses that the pod's claims without devices name and that are not there, each once."""
+    claiming, devices = pod.pod_class.devices, scenario.cluster.devices
+    claims = {} if claiming is None else named_claims(claiming, devices.claims)
+    asked = dict.fromkeys(
+        (name, alternative.device_class)
+        for name, claim in claims.items()
+        if claim.allocation is None
+        for request in claim.requests
+        for alternative in request.alternatives
+    )
+    # As with StorageClasses, names of others are for callers who may read nodes.
+    others = f"; there {_are(sorted(devices.classes))}." if context.nodes else "."
+    return [
+        MissingObject(
+            f"DeviceClass {device_class}, which claim {name} asks for, does not exist{others}",
+            f"Create DeviceClass {device_class}, or ask for another one in the claim.",
+        )
+        for name, device_class in asked
+        if device_class and device_class not in devices.classes
+    ]
 
 
 def _are(names: list[str]) -> str:

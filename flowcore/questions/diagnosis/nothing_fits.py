@@ -8,10 +8,12 @@ from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.amount_text import short_amount
 from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.claimed_devices import claimed_devices
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
-from flowcore.questions.diagnosis.missing_dependencies import missing_storage
+from flowcore.questions.diagnosis.missing_dependencies import missing_device_classes, missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
+from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters import (
     Verdicts,
     dynamic_resources,
@@ -64,8 +66,15 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
     verdicts = pod.after
     # Only callers who may read nodes get the labels of nodes.
     missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
-    lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
-    evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
+    lacking = [
+        absent
+        for kind in (missing_storage, missing_device_classes)
+        for absent in kind(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
+    ]
+    evidence = [*(each.text for each in missing), *(each.text for each in lacking)]
+    if dynamic_resources.NAME in smallest_exclusion(verdicts).filters:
+        evidence.extend(claimed_devices(pod))
+    evidence.extend(excluding_filters(verdicts))
     out, step = way_out(verdicts, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
@@ -103,7 +112,11 @@ def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
 
 def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
     """Why no running pod leaves for it; () where room would not help."""
-    running = pod.plan.before.running
+    running, claiming = pod.plan.before.running, pod.unplaced.pod.pod_class.devices
+    if claiming is not None:
+        claims = dynamic_resources.claimable_devices(pod.plan.result.after).claims_of(claiming)
+        if isinstance(claims, ClaimRejection):
+            return ()  # whoever leaves, it cannot use its claims
     if running is None or not only_lacks_room(pod.unplaced.pod.pod_class, pod.after, pod.plan.result.after):
         return ()
     reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)

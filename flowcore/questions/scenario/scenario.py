@@ -17,6 +17,7 @@ from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
+from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
 from flowcore.planning.round_input import GovernedPod, RoundInput, pending_pod
@@ -42,6 +43,8 @@ class Scenario:
         priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
         named: resource claims and their templates, by kind, namespace and name.
         names: which of them pods name, by key of the pod, and PriorityClasses that are not there; an operator has none.
+        claim_templates: claims as ResourceClaimTemplates make them, by namespace and name of the template; an operator
+            has none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
@@ -58,6 +61,7 @@ class Scenario:
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     named: dict[tuple[str, str, str], None] = field(default_factory=dict)
     names: dict[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
+    claim_templates: dict[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)

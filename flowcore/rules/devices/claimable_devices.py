@@ -19,7 +19,7 @@ from flowcore.model.resource_claims import (
     PlannedClaim,
     ResourceClaim,
 )
-from flowcore.model.resource_slices import PoolId
+from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
@@ -169,27 +169,36 @@ class ClaimableDevices:
         claims = claims_of(pod, self._claims, self._state.classes, self._extended)
         return not isinstance(claims, ClaimRejection) and any(_key(claim) in self._users for claim in claims)
 
+    def is_taken(self, device: DeviceId) -> bool:
+        """Whether a claim or a planned pod has a device, or a share of it."""
+        return self._state.allocated.is_allocated(device)
+
     def is_local(self, pod: ClaimingPod, node: ReachedNode) -> bool:
         """Whether what a pod takes on a node changes nothing for pods on other nodes.
 
         It may if others may use one of its claims, or if other nodes reach something of the same pools.
         """
-        pools = self._state.slices.pools(node)
-        return all(not claim.claim for claim in pod.claims) and not any(
-            pool.unreached or any(each.reach.node_name != node.name for each in pool.slices) for pool in pools
+        slices = self._state.slices
+        return all(not claim.claim for claim in pod.claims) and all(
+            slices.is_of_node(pool, node) for pool in slices.pools(node)
         )
 
     # --- changes ---
 
-    def take(self, taker: DeviceTaker) -> None:
-        """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already."""
+    def take(self, taker: DeviceTaker, spend: Spend = unlimited) -> None:
+        """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already.
+
+        Args:
+            spend: counts the work. Where nothing is left to spend, the pod takes nothing, and waits.
+        """
         if taker.claims:
             self._take_decided(taker)
             return
         claims = self.claims_of(taker.pod)
         if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
             return
-        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels, taker.offered))
+        node = ReachedNode(taker.node, taker.labels, taker.offered)
+        allocations = self.answer(claims, node, spend)
         if isinstance(allocations, ClaimRejection):
             self.waiting[taker.pod] = taker
             return

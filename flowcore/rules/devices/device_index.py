@@ -144,7 +144,8 @@ class DeviceIndex:
         changed |= self.devices.allocations.keys()
         self.devices = ClaimableDevices(self._state, objects.claims, objects.extended)
         for taker in objects.takers:
-            self.devices.take(taker)
+            # What is decided costs nothing; what kube-scheduler will choose for others is a guess, in each round anew.
+            self.devices.take(taker, self._effort.of(taker.pod.namespace))
         for key in changed | self.devices.allocations.keys():
             self._note(key, self._counted.get(key) or self.devices.allocations.get(key))
 

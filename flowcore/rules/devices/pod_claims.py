@@ -73,6 +73,13 @@ def claims_of(
     return (*pod_claims, ResourceClaim(pod.namespace, EXTENDED_RESOURCES, controller=pod.uid, requests=pod.extended))
 
 
+def named_claims(pod: ClaimingPod, claims: Claims) -> dict[str, ResourceClaim]:
+    """The claims that a pod has, by their names in the pod; those that are not there are left out."""
+    made = dict(pod.made)
+    named = {each.name: claims.get((pod.namespace, each.claim or made.get(each.name, ""))) for each in pod.claims}
+    return {name: claim for name, claim in named.items() if claim is not None}
+
+
 def own_claims(pod: ClaimingPod, claims: Claims) -> tuple[ResourceClaim, ...]:
     """The claims that go when a pod goes: those made for it that nobody else uses."""
     made = dict(pod.made)

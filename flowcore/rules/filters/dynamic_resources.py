@@ -5,11 +5,13 @@ Source: kube-scheduler plugins/dynamicresources (PreFilter, Filter). ``flowcore.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.pods import PodClass
-from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ResourceClaim
 from flowcore.model.resources import Amounts
 from flowcore.rules.devices.allocation.allocator import REASON_INVALID_POOLS, REASON_NONE_FIT
 from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
@@ -30,6 +32,7 @@ __all__ = [
     "column_reads",
     "column_rejections",
     "column_requests",
+    "nodes_without_devices",
     "prefilter_rejections",
     "reads",
     "rejections",
@@ -61,6 +64,15 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
         return ()
     rejected = DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers)
     return tuple(Rejection(reason, nodes) for reason, nodes in rejected)
+
+
+def nodes_without_devices(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes without devices for claims that some pod might have."""
+    without = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if claims:
+        for _, nodes in DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers):
+            without |= nodes
+    return without
 
 
 def column_requests(pod_class: PodClass, snapshot: Snapshot) -> Amounts:

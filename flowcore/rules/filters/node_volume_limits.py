@@ -30,6 +30,8 @@ from flowcore.rules.filters.volume_restrictions import not_found
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
 _NO_LIMIT = 2**62
+#: What is remembered of a storage under this name.
+_LIMITED = "limited-drivers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,68 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
                 fresh[loads.holders.get(volume, [])] -= 1
             over |= (fresh > 0) & (loads.counts[driver] + fresh > limit)
     return [*rejected, Rejection(REASON, over & ~uncounted)]
+
+
+def limited_attachments(volumes: Volumes, storage: Storage) -> dict[str, str]:
+    """Volumes among these, with their drivers, of which some node takes a limited number."""
+    limited: set[str] | None = storage.memo.get(_LIMITED)
+    if limited is None:
+        limited = {driver for node in storage.csi_nodes.values() for driver, _ in node.limits}
+        storage.memo[_LIMITED] = limited
+    if not limited:
+        return {}
+    wanted = _count(volumes, storage, migrated=True, is_new=True)
+    return {volume: driver for volume, driver in wanted.drivers.items() if driver in limited}
+
+
+class PlannedAttachments:
+    """Volumes that pods bring to nodes, beside what is attached already."""
+
+    def __init__(self, storage: Storage, table: NodeTable) -> None:
+        self._storage, self._table = storage, table
+        #: By row, volumes with their drivers; by driver, int64[N], how many of them are not attached yet.
+        self._coming: dict[int, dict[str, str]] = {}
+        self._counts: dict[str, Int64s] = {}
+
+    def copy(self) -> PlannedAttachments:
+        """An independent copy."""
+        copied = PlannedAttachments(self._storage, self._table)
+        copied._coming = dict(self._coming)
+        copied._counts = {driver: counts.copy() for driver, counts in self._counts.items()}
+        return copied
+
+    def put(self, row: int, pods: Iterable[Volumes]) -> None:
+        """These are all pods that come to a node."""
+        coming: dict[str, str] = {}
+        for volumes in pods:
+            coming |= limited_attachments(volumes, self._storage)
+        if not coming and row not in self._coming:
+            return
+        holders = _loads(self._storage, self._table).holders
+        self._coming[row] = coming = {
+            volume: driver for volume, driver in coming.items() if row not in holders.get(volume, ())
+        }
+        number = Counter(coming.values())
+        for driver in {*number, *self._counts}:
+            if driver not in self._counts:
+                self._counts[driver] = np.zeros(len(self._table.nodes), dtype=np.int64)
+            self._counts[driver][row] = number[driver]
+
+    def exceeded(self, volumes: Volumes) -> Bools:
+        """bool[N]: nodes that a pod's volumes are too many for now."""
+        over = np.zeros(len(self._table.nodes), dtype=np.bool_)
+        wanted = limited_attachments(volumes, self._storage) if self._counts else {}
+        if not wanted:
+            return over
+        loads = _loads(self._storage, self._table)
+        for driver in self._counts.keys() & loads.limits.keys() & set(wanted.values()):
+            own = [volume for volume, its in wanted.items() if its == driver]
+            fresh: Int64s = np.full(len(over), len(own), dtype=np.int64)
+            for volume in own:
+                fresh[loads.holders.get(volume, [])] -= 1
+                fresh[[row for row, coming in self._coming.items() if volume in coming]] -= 1
+            over |= (fresh > 0) & (loads.counts[driver] + self._counts[driver] + fresh > loads.limits[driver])
+        return over
 
 
 def _with_csi(storage: Storage, table: NodeTable) -> Bools:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import meets_all
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm
@@ -68,6 +68,37 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     claims = [storage.claims[each.key] for each in volumes if isinstance(each, ClaimVolume)]
     if not claims:
         return ()
+    likeness = _likeness(claims, storage)
+    if likeness is None:
+        return _rejections(claims, storage, table)
+    known: tuple[NodeTable, dict[object, tuple[Rejection, ...]]] | None = storage.memo.get(NAME)
+    if known is None or known[0] is not table:
+        known = storage.memo[NAME] = table, {}
+    rejected = known[1].get(likeness)
+    if rejected is None:
+        rejected = known[1][likeness] = _rejections(claims, storage, table)
+    return rejected
+
+
+def _likeness(claims: list[Claim], storage: Storage) -> object:
+    """What claims that may have any free volume are judged by, as those that one template makes; None: by more."""
+    if any(claim.bound or storage.kept_for(claim) or not _is_readable(claim) for claim in claims):
+        return None
+    return tuple(
+        (
+            claim.storage_class,
+            claim.size,
+            claim.access_modes,
+            claim.volume_mode,
+            claim.attributes_class,
+            claim.selector,
+            claim.selected_node,
+        )
+        for claim in claims
+    )
+
+
+def _rejections(claims: list[Claim], storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
     nobody = np.zeros(len(table.nodes), dtype=np.bool_)
     rejected, failed = _bound([claim for claim in claims if claim.bound], storage, table)
     waiting = [claim for claim in claims if not claim.bound]
@@ -82,7 +113,7 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
                     others[chosen] = False
                 elsewhere |= others
         asked = ~(elsewhere | failed)
-        unreadable = next((each for each in waiting if _needs_match(each) and not _is_readable(each)), None)
+        unreadable = next((each for each in waiting if needs_match(each) and not _is_readable(each)), None)
         if unreadable is not None:
             # Of a node with an error only the error is reported.
             rejected = [Rejection(rejection.reason, rejection.nodes & ~asked) for rejection in rejected]
@@ -103,7 +134,7 @@ def _bound(claims: list[Claim], storage: Storage, table: NodeTable) -> tuple[lis
         if volume is None:
             rejected.append(Rejection(REASON_LOST, ~decided))
             break
-        far = ~_reach(volume.affinity, table)
+        far = ~reach(volume.affinity, table)
         if volume.plugin:
             migrated = _migrated(volume.plugin, storage, table)
             if volume.attachment is not None and volume.attachment.problem:
@@ -113,10 +144,24 @@ def _bound(claims: list[Claim], storage: Storage, table: NodeTable) -> tuple[lis
                 failed |= here
                 decided |= here
             else:
-                far = np.where(migrated, ~_reach(volume.migrated_affinity, table), far)
+                far = np.where(migrated, ~reach(volume.migrated_affinity, table), far)
         rejected.append(Rejection(REASON_AFFINITY, far & ~decided))
         decided |= far
     return rejected, failed
+
+
+def nodes_reached(volume: PersistentVolume, storage: Storage, table: NodeTable) -> Int64s:
+    """int64[M]: rows of the nodes that reach a volume that is free, or kept for a claim; known once for each affinity.
+
+    Most volumes that wait for a claim are disks of one node.
+    """
+    known: tuple[NodeTable, dict[object, Int64s]] | None = storage.by_table.get(NAME)
+    if known is None or known[0] is not table:
+        known = storage.by_table[NAME] = table, {}
+    rows = known[1].get(volume.affinity)
+    if rows is None:
+        rows = known[1][volume.affinity] = np.nonzero(reach(volume.affinity, table))[0]
+    return rows
 
 
 def _migrated(plugin: str, storage: Storage, table: NodeTable) -> Bools:
@@ -125,7 +170,7 @@ def _migrated(plugin: str, storage: Storage, table: NodeTable) -> Bools:
     return np.array([node.name in served for node in table.nodes], dtype=np.bool_)
 
 
-def _reach(affinity: tuple[NodeSelectorTerm, ...] | None, table: NodeTable) -> Bools:
+def reach(affinity: tuple[NodeSelectorTerm, ...] | None, table: NodeTable) -> Bools:
     """bool[N]: nodes that a volume's affinity selects by labels (CheckNodeAffinity does not read names)."""
     if affinity is None:
         return np.ones(len(table.nodes), dtype=np.bool_)
@@ -142,21 +187,21 @@ def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bo
     Args:
         waiting: claims that wait for their first consumer; those with a selected node are being provisioned.
     """
-    missing: list[tuple[Claim, Bools]] = [(claim, asked) for claim in waiting if not _needs_match(claim)]
+    missing: list[tuple[Claim, Bools]] = [(claim, asked) for claim in waiting if not needs_match(claim)]
     taken: dict[str, Bools] = {}  # volume -> nodes where an earlier claim of the pod took it
-    to_match = sorted(filter(_needs_match, waiting), key=lambda claim: claim.size or 0)
+    to_match = sorted(filter(needs_match, waiting), key=lambda claim: claim.size or 0)
     missing += [(claim, asked & ~_match(claim, storage, table, taken)) for claim in to_match]
     unmet, full = np.zeros_like(asked), np.zeros_like(asked)
     for claim, nodes in missing:
         # The first claim without a volume decides.
         left = nodes & ~(unmet | full)
-        can_make, has_space = _provision(claim, storage, table)
+        can_make, has_space = provision(claim, storage, table)
         unmet |= left & ~can_make
         full |= left & can_make & ~has_space
     return [Rejection(REASON_NO_VOLUME, unmet), Rejection(REASON_NO_SPACE, full)]
 
 
-def _needs_match(claim: Claim) -> bool:
+def needs_match(claim: Claim) -> bool:
     """Whether a volume has yet to be found; else one is being provisioned."""
     return claim.selected_node is None
 
@@ -172,26 +217,33 @@ def _match(claim: Claim, storage: Storage, table: NodeTable, taken: dict[str, Bo
     kept = [
         volume
         for volume in storage.kept_for(claim)
-        if volume.storage_class == claim.storage_class and _may_hold(volume, claim)
+        if volume.storage_class == claim.storage_class and may_hold(volume, claim)
     ]
     free = [
-        volume
-        for volume in storage.free(claim.storage_class)
-        if _may_hold(volume, claim) and _is_offered(volume, claim)
+        volume for volume in storage.free(claim.storage_class) if may_hold(volume, claim) and is_offered(volume, claim)
     ]
     done, matched = nothing.copy(), nothing.copy()
+    left = len(done)
     for volume in (*kept, *free):
-        open_here = ~done & ~taken.get(volume.name, nothing)
-        here = open_here & _reach(volume.affinity, table)
-        matched |= here
-        done |= open_here if volume.claim is not None else here
-        taken[volume.name] = taken.get(volume.name, nothing) | here
-        if done.all():
+        rows = nodes_reached(volume, storage, table)
+        taken_on = taken.get(volume.name, nothing)
+        rows = rows[~(done[rows] | taken_on[rows])]
+        matched[rows] = True
+        if volume.claim is not None:
+            done |= ~taken_on
+            left = len(done) - int(np.count_nonzero(done))
+        elif len(rows):
+            done[rows] = True
+            left -= len(rows)
+        if len(rows):
+            taken[volume.name] = taken_on.copy()
+            taken[volume.name][rows] = True
+        if not left:
             break
     return matched
 
 
-def _may_hold(volume: PersistentVolume, claim: Claim) -> bool:
+def may_hold(volume: PersistentVolume, claim: Claim) -> bool:
     """Whether a volume suits the claim but for its nodes and its state (FindMatchingVolume)."""
     return (
         (volume.claim is None or volume.claim.is_to(claim))
@@ -202,7 +254,7 @@ def _may_hold(volume: PersistentVolume, claim: Claim) -> bool:
     )
 
 
-def _is_offered(volume: PersistentVolume, claim: Claim) -> bool:
+def is_offered(volume: PersistentVolume, claim: Claim) -> bool:
     """Whether a volume without a claimRef is free for the claim."""
     return (
         volume.available
@@ -211,13 +263,13 @@ def _is_offered(volume: PersistentVolume, claim: Claim) -> bool:
     )
 
 
-def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
+def provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
     """bool[N] twice: where a volume can be provisioned for the claim, and where there is capacity for it."""
     everywhere = np.ones(len(table.nodes), dtype=np.bool_)
     storage_class = storage.classes[claim.storage_class]
     if storage_class.provisioner in ("", _NO_PROVISIONER):
         return ~everywhere, everywhere
-    can_make = _reach(storage_class.topologies, table) if storage_class.topologies else everywhere
+    can_make = reach(storage_class.topologies, table) if storage_class.topologies else everywhere
     driver = storage.drivers.get(storage_class.provisioner)
     if claim.size is None or driver is None or not driver.tracks_capacity:
         return can_make, everywhere

@@ -17,7 +17,8 @@ REASON_DISK = "node(s) had no available disk"
 REASON_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-_ONE_POD = "ReadWriteOncePod"
+#: The access mode of a claim that one pod uses.
+ONE_POD = "ReadWriteOncePod"
 
 
 def not_found(name: str) -> str:
@@ -38,12 +39,25 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
         for node_name, mounted in storage.mounted.items():
             row = table.index.get(node_name)
             if row is not None:
-                others = [each for each in mounted if isinstance(each, Disk)]
-                taken[row] = any(disk.conflicts(mounted) for disk in disks for mounted in others)
-    alone = {each.key for each in named_claims(volumes) if _ONE_POD in storage.claims[each.key].access_modes}
+                taken[row] = conflicting_disks(volumes, mounted)
+    alone = only_for_one_pod(volumes, storage)
     in_use = alone and not alone.isdisjoint(_used(storage, table))
     rejected = [Rejection(REASON_DISK, taken)] if disks else []
     return (*rejected, Rejection(REASON_IN_USE, ~taken)) if in_use else tuple(rejected)
+
+
+def conflicting_disks(volumes: Volumes, mounted: Volumes) -> bool:
+    """Whether no node may mount both."""
+    disks = [each for each in volumes if isinstance(each, Disk) and each.key]
+    return bool(disks) and any(
+        disk.conflicts(beside) for disk in disks for beside in mounted if isinstance(beside, Disk)
+    )
+
+
+def only_for_one_pod(volumes: Volumes, storage: Storage) -> set[ClaimKey]:
+    """The claims among these that only one pod may use."""
+    named = ((each.key, storage.claims.get(each.key)) for each in named_claims(volumes))
+    return {key for key, claim in named if claim is not None and ONE_POD in claim.access_modes}
 
 
 def _used(storage: Storage, table: NodeTable) -> frozenset[ClaimKey]:

@@ -6,7 +6,7 @@ pods of one owner with different requests must not share a verdict (camsas/firma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import PendingPod
@@ -54,6 +54,7 @@ def group(
     pod_index: PodIndex,
     classes: Mapping[PodClass, PodClass] = _NO_CLASSES,
     gangs: Mapping[str, Gang] = _NO_GANGS,
+    apart: Collection[PodClass] = (),
 ) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
@@ -64,6 +65,8 @@ def group(
         classes: replacements of classes in which some part makes no difference here; other classes stay.
         gangs: by name. Pods of a gang that must be in one domain are interchangeable among each other only: their nodes
             are chosen for them alone.
+        apart: classes, before they are replaced, of which one pod decides on what nodes the others do: each of their
+            pods is a group of its own.
     """
     one_domain = {name for name, gang in gangs.items() if gang.topology_key}
     readers = _LabelReaders(pending, pod_index)
@@ -77,6 +80,7 @@ def group(
             tuple[str, ...],
             str,
             tuple[int, int] | None,
+            str,
         ],
         list[PendingPod],
     ] = {}
@@ -100,6 +104,7 @@ def group(
                 own_gangs,
                 pod.queue,
                 pod.foreseen,
+                pod.key if pod.pod_class in apart else "",
             ),
             [],
         ).append(pod)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import structlog
 
 from thalweg_operator.delivery.binder import Binder
-from thalweg_operator.delivery.claim_writer import ClaimWriter
+from thalweg_operator.delivery.claims.device_claims import DeviceClaimWriter
+from thalweg_operator.delivery.claims.volume_claims import VolumeClaimWriter
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.nominator import Nominator
@@ -14,6 +15,7 @@ from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.reservations.effects import (
     Allocate,
     Bind,
+    BindClaim,
     ClearNomination,
     CountMove,
     CountNomination,
@@ -34,7 +36,8 @@ _log = structlog.get_logger()
 
 def handlers(
     binder: Binder,
-    claim_writer: ClaimWriter,
+    device_claims: DeviceClaimWriter,
+    volume_claims: VolumeClaimWriter,
     nominator: Nominator,
     evictor: Evictor,
     condition_writer: ConditionWriter,
@@ -44,8 +47,9 @@ def handlers(
     """For each type of effect what carries it out."""
     return {
         Bind: binder.put,
-        Allocate: claim_writer.put,
-        ReleaseClaims: claim_writer.put,
+        Allocate: device_claims.put,
+        ReleaseClaims: device_claims.put,
+        BindClaim: volume_claims.put,
         Nominate: nominator.put,
         ClearNomination: nominator.put,
         OpenGate: nominator.put,

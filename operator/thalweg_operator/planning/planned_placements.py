@@ -60,6 +60,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
             waits,
             placement.saving,
             claims.get(placement.pod) if _gets_devices(pods[placement.pod], policy) else (),
+            placement.volumes,
         )
 
 

@@ -126,7 +126,7 @@ class RequestBuilder:
             changes.nodes, changes.removed_nodes, self._wall_clock(), planned=plans, fresh=reset
         )
         changes.numa, changes.removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
-        changes.takers = self._device_takers.update(fresh=reset)
+        changes.takers = self._device_takers.update({pod.key for pod, _ in pods}, fresh=reset)
         queues = round_input.queues
         networks = any(policies[place].cost.model in self._policies.models.networks for _, place in pods)
         return RoundRequest(

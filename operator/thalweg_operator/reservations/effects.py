@@ -11,6 +11,7 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.running_pods import EvictionKind
+from flowcore.model.volumes import VolumeChoice
 
 
 class _Effect(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +34,7 @@ class Bind(_Effect, frozen=True, gc=False):
 
 
 class Allocate(_Effect, frozen=True, gc=False):
-    """Give the claims of a pod their devices, and reserve them for the pod.
+    """Give the device claims of a pod their devices, and reserve them for the pod: before it is bound.
 
     Attributes:
         reservation: ``Reservation.id``.
@@ -47,7 +48,7 @@ class Allocate(_Effect, frozen=True, gc=False):
 
 
 class ReleasedClaim(_Effect, frozen=True, gc=False):
-    """A claim. Another one of its name has another uid."""
+    """A device claim. Another one of its name has another uid."""
 
     namespace: str
     name: str
@@ -55,7 +56,7 @@ class ReleasedClaim(_Effect, frozen=True, gc=False):
 
 
 class ReleaseClaims(_Effect, frozen=True, gc=False):
-    """Claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
+    """Device claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
 
     Attributes:
         pod: None: no pod reserves them.
@@ -63,6 +64,19 @@ class ReleaseClaims(_Effect, frozen=True, gc=False):
 
     claims: tuple[ReleasedClaim, ...]
     pod: Pod | None = None
+
+
+class BindClaim(_Effect, frozen=True, gc=False):
+    """Give a volume claim of a pod what was chosen for it on the node of the pod's reservation: before it is bound.
+
+    Attributes:
+        reservation: ``Reservation.id``.
+    """
+
+    pod: Pod
+    node: str
+    reservation: int
+    choice: VolumeChoice
 
 
 class Nominate(_Effect, frozen=True, gc=False):
@@ -199,7 +213,7 @@ class Log(_Effect, frozen=True, gc=False):
     fields: tuple[tuple[str, str], ...]
 
 
-Write: TypeAlias = Bind | Allocate | ReleaseClaims | Nominate | ClearNomination | OpenGate | WakePod | Evict
+Write: TypeAlias = Bind | Allocate | ReleaseClaims | BindClaim | Nominate | ClearNomination | OpenGate | WakePod | Evict
 Effect: TypeAlias = (
     Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
 )

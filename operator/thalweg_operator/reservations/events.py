@@ -15,6 +15,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Write
 
@@ -85,7 +86,8 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
         victims: running pods that must leave before it comes, beside the pod that it replaces.
         waits: whether it has victims, or another pod of its atomic group has.
         saving: by how much the cost falls if the pod leaves the node; None: unknown.
-        claims: what each claim of a pod that we bind has or gets; None: one of them gets nothing.
+        device_claims: what each claim to devices of a pod that we bind has or gets; None: one of them gets nothing.
+        volumes: what each claim of it that waits for its first consumer is to get.
     """
 
     pod: Pod
@@ -97,7 +99,8 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     victims: tuple[PlanEviction, ...] = ()
     waits: bool = False
     saving: int | None = None
-    claims: tuple[PlannedClaim, ...] | None = ()
+    device_claims: tuple[PlannedClaim, ...] | None = ()
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 class PlanMade(_Event, frozen=True, gc=False):

@@ -16,7 +16,7 @@ GATED: Final = "Gated"
 INVALID: Final = "Invalid"
 #: This engine does not plan such pods.
 UNSUPPORTED: Final = "Unsupported"
-#: Only kube-scheduler can bind the pod, and its policy has delivery Binder.
+#: Only kube-scheduler can allocate the pod's devices, and its policy has delivery Binder.
 NEEDS_KUBE_SCHEDULER: Final = "NeedsKubeScheduler"
 #: The binder may not bind a pod behind our gate: the gate is being opened.
 GATE_OPENING: Final = "GateOpening"

@@ -10,10 +10,12 @@ import msgspec
 from support.fake_cluster.checks import CheckedShell
 from support.fake_cluster.claims import ApiClaims, ClaimNotToBeHad
 from support.fake_cluster.driven_ledger import DrivenLedger
+from support.fake_cluster.volumes import ApiVolumes
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.reservations.effects import (
     Allocate,
     Bind,
+    BindClaim,
     ClearNomination,
     Effect,
     Evict,
@@ -43,6 +45,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.model.volumes import ClaimVolume
 
 NAMESPACE = "ns"
 _WRITES = get_args(Write)
@@ -55,6 +58,7 @@ class ApiServer:
         api: pods as the API server has them, by key.
         nodes: likewise.
         devices: likewise, with the claims to them.
+        volumes: likewise.
         watch: events that the operator has not seen yet.
         writes: writes that are not answered for good.
         effects: all others since the operator started.
@@ -70,7 +74,7 @@ class ApiServer:
         self.policies = tuple(policies)
         self.namespace_labels: tuple[tuple[str, str], ...] | None = (("team", "ml"),)
         self._uids = 0
-        self.devices = ApiClaims(self.publish)
+        self.devices, self.volumes = ApiClaims(self.publish), ApiVolumes(self.publish)
         self.start()
 
     def start(self, *, policies_first: bool = False) -> None:
@@ -92,7 +96,7 @@ class ApiServer:
             self.apply(PoliciesChanged(self.policies))
         for node in self.nodes.values():
             self.apply(NodePut(node))
-        for event in self.devices.events():
+        for event in (*self.devices.events(), *self.volumes.events()):
             self.apply(event)
         for pod in self.api.values():
             self.apply(PodPut(pod))
@@ -202,7 +206,7 @@ class ApiServer:
             shown_first: the watch shows what the write did before its answer comes.
         """
         write = self.writes.pop(at)
-        if isinstance(write, Allocate | ReleaseClaims):
+        if isinstance(write, Allocate | ReleaseClaims | BindClaim):
             self._send_claims(write, answer, reason, lost=lost, shown_first=shown_first)
             return
         uncertain = self._is_uncertain(write)
@@ -238,9 +242,15 @@ class ApiServer:
             self.apply(WriteAnswered(write, Answer.DONE))
 
     def _send_claims(
-        self, write: Allocate | ReleaseClaims, answer: Answer, reason: str, *, lost: bool, shown_first: bool
+        self,
+        write: Allocate | ReleaseClaims | BindClaim,
+        answer: Answer,
+        reason: str,
+        *,
+        lost: bool,
+        shown_first: bool,
     ) -> None:
-        """Claims of a pod are written one by one. What is refused may be written in part."""
+        """Device claims of a pod are written one by one. What is refused may be written in part."""
         if not self.is_wanted(write):
             self.apply(WriteAnswered(write, Answer.UNWANTED))
             return
@@ -251,7 +261,10 @@ class ApiServer:
             answer = Answer.DONE if is_done else Answer.RETRYING  # it is needed
         else:
             try:
-                self.devices.allocate(write, len(write.claims) if is_done else len(write.claims) // 2)
+                if isinstance(write, Allocate):
+                    self.devices.allocate(write, len(write.claims) if is_done else len(write.claims) // 2)
+                elif is_done:
+                    self.volumes.bind(write)
             except ClaimNotToBeHad as problem:
                 answer, reason, lost = Answer.REFUSED, str(problem), False
         if shown_first:
@@ -277,12 +290,15 @@ class ApiServer:
         """A pod that is bound by us has all of its claims, and nobody else has anything of their devices."""
         held = self.devices.held()
         reservation = self.ledger.reservations.get(write.pod.key)
-        for planned in () if reservation is None else reservation.claims:
+        for planned in () if reservation is None else reservation.device_claims:
             known = self.devices.claims[planned.key]
             assert write.pod.uid in known.reserved_for, f"{write.pod.key} is bound without {planned.name}"
             assert known.allocation is not None
             assert not known.awaited, f"{write.pod.key} is bound, and its devices are not ready"
             assert all(held[each.device] == 1 for each in known.allocation.devices), "a device is had twice"
+        for volume in write.pod.pod_class.volumes:
+            if isinstance(volume, ClaimVolume):
+                assert self.volumes.reaches(volume.key, write.node), f"{write.pod.key} is bound without {volume.name}"
 
     def _carry_out(self, write: Write) -> None:
         key = write.pod.key

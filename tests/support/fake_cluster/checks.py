@@ -131,7 +131,7 @@ class LedgerChecks:
             assert each.phase in (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT) or not each.victims
             assert each.phase in (Phase.AWAITING_VICTIM, Phase.HELD) or not each.waiting_group
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
-            assert each.phase not in (Phase.ALLOCATING, Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
+            assert each.phase not in (Phase.PREPARING, Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
         assert self._state.moves.awaited.keys() <= reservations.keys()
 

@@ -4,7 +4,7 @@ Nothing here is chosen: a test says what happens. After each event everything is
 folder, from the bottom up:
 
 - ``driven_ledger``: cluster and ledger behind a shell, without an API server: events go straight in;
-- ``claims``: devices and claims to them, as our writes, drivers and others change them;
+- ``claims``: devices and claims to them, as our writes, drivers and others change them; ``volumes``: volumes likewise;
 - ``api_server``: objects, a watch that lags, writes that are answered; ``rounds``: plans; here kube-scheduler;
 - ``steered``: one policy, and plans that a test makes by hand;
 - ``machine``: rules from which hypothesis draws histories of it;

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.claims import claiming
 from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.volumes import LOCAL, MADE
 from thalweg_operator.reservations.effects import Bind, Nominate
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -28,6 +29,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.volumes import ClaimVolume
 
 #: What the API server answers, and why; a binding alone may be refused without a reason.
 ANSWERS = (
@@ -264,15 +266,24 @@ class Claims(Gangs):
 
     made = 0
 
-    def claiming_pod(self, name: str, count: int, **fields: Any) -> None:
-        """A pod with so many claims that were made for it, each for one device."""
+    def claiming_pod(self, name: str, count: int, volume: str = "", **fields: Any) -> None:
+        """A pod with so many claims that were made for it, each for one device.
+
+        Args:
+            volume: class of a volume that it claims too; "": it claims none.
+        """
         self.made += 1
         uid = f"c{self.made}"
         names = [f"{name}-{uid}-{number}" for number in range(count)]
         for claim in names:
             self.world.devices.make(NAMESPACE, claim, f"uid-of-{claim}", owner=uid)
-        devices = claiming(NAMESPACE, name, uid, *names, template=True)
-        pod_class = msgspec.structs.replace(sized(100), devices=devices)
+        pod_class = sized(100)
+        if names:
+            devices = claiming(NAMESPACE, name, uid, *names, template=True)
+            pod_class = msgspec.structs.replace(pod_class, devices=devices)
+        if volume:
+            self.world.volumes.make(NAMESPACE, f"data-{uid}", f"uid-of-data-{uid}", volume)
+            pod_class = msgspec.structs.replace(pod_class, volumes=(ClaimVolume(NAMESPACE, f"data-{uid}"),))
         self.world.create_pod(name, uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, **fields)
 
     @precondition(lambda self: self.made < 10)
@@ -352,9 +363,51 @@ class Claims(Gangs):
             if known.is_ours and known.allocation is not None:
                 assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod"
         assert max(devices.held().values(), default=0) <= 1
-        records = self.world.ledger.claims
-        kept = (records.users, records.groups, records.allocating, records.releasing, records.ended)
+        ledger, records = self.world.ledger, self.world.ledger.device_claims
+        groups = ledger.bound_together
+        kept = (records.users, records.releasing, records.ended, ledger.preparing, groups.members, groups.lost)
         assert not any(kept), kept
+
+
+class VolumeClaims(Claims):
+    """Pods by themselves and of gangs claim devices, volumes or both; provisioners refuse, others take volumes."""
+
+    #: Device claims of a pod, and the class of the volume that it claims.
+    KINDS: ClassVar = ((0, ""), (1, ""), (0, LOCAL), (0, MADE), (1, LOCAL), (1, MADE))
+
+    @precondition(lambda self: self.made < 10)
+    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    def pods_with_both_come(self, kinds: Sequence[tuple[int, str]]) -> None:
+        """A pod, or a gang, of these kinds."""
+        name = f"v{self.made}"
+        gangs = {} if len(kinds) == 1 else {"gang": gang(name, len(kinds))}
+        if gangs:
+            self.gangs[name] = len(kinds)
+        for at, (claims, volume) in enumerate(kinds):
+            self.claiming_pod(f"{name}-{at}", claims, volume, **gangs)
+
+    @precondition(lambda self: self.world.volumes.claims())
+    @rule(at=st.integers(0, 9))
+    def a_provisioner_refuses(self, at: int) -> None:
+        claims = self.world.volumes.claims()
+        claim = claims[at % len(claims)]
+        self.world.volumes.refuse((claim.namespace, claim.name))
+
+    @precondition(lambda self: self.world.volumes.volumes())
+    @rule(at=st.integers(0, 9))
+    def others_take_a_volume(self, at: int) -> None:
+        volumes = self.world.volumes.volumes()
+        self.world.volumes.take(volumes[at % len(volumes)].name)
+
+    def others_act(self) -> None:
+        """Controllers bind claims and make volumes, too."""
+        super().others_act()
+        self.world.volumes.controllers_act()
+
+    def check_the_end(self) -> None:
+        """And nothing is promised any more."""
+        super().check_the_end()
+        assert not self.world.cluster.storage.promises
 
 
 class Preemption(WholeRounds):

@@ -17,7 +17,6 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     UnplacedPod,
 )
-from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
 from thalweg_operator.reservations.steering.records.planned_prices import NOT_ALLOWED
 from thalweg_operator.reservations.victims.replacements import recent_moves
@@ -77,7 +76,6 @@ class Rounds(ApiServer):
         self._plans += 1
         self.cluster.take_changes()
         self.ledger.begin_plan()
-        self.cluster.devices.takers = tuple(DeviceTakers(self.cluster, self.ledger).update(fresh=True) or ())
         policies = {policy.name: policy for policy in self.cluster.policies.ordered}
         asked: list[tuple[Pod, Policy]] = []
         for pod in self.ledger.plannable():
@@ -89,6 +87,8 @@ class Rounds(ApiServer):
                 continue
             if not is_backing_off(self.ledger, pod, self.now):
                 asked.append((pod, policy))
+        takers = DeviceTakers(self.cluster, self.ledger).update({pod.key for pod, _ in asked}, fresh=True)
+        self.cluster.devices.takers = tuple(takers or ())
         snapshot = self._snapshot([(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None])
         return Plan(self._plans, snapshot.generation, []), snapshot, policies
 
@@ -126,7 +126,8 @@ class Rounds(ApiServer):
                 tuple(leaving[each.pod.key]),
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
                 saving=0,
-                claims=self._claims(each.pod.pod_class, result.after),
+                device_claims=self._claims(each.pod.pod_class, result.after),
+                volumes=each.volumes,
             )
             for each in result.placements
         ]
@@ -159,7 +160,7 @@ class Rounds(ApiServer):
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
             excluded={*ledger.victims, *(move.victim.key for move in state.moves.awaited.values())},
-            unevictable_reasons=backoff.unevictable_reasons(ledger, self.now),
+            unevictable_reasons=state.unevictable_reasons(self.now),
             moves=recent_moves(state, self.now),
         )
         return to_snapshot(

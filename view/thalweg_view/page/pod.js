@@ -37,6 +37,8 @@ function Facts({ pod }) {
         ${Object.entries(pod.requests).map(([resource, value]) => html`<div>${resource}: ${requested(resource, value)}</div>`)}
         ${Object.keys(pod.requests).length ? null : "none"}
       <//>
+      ${pod.claims.length ? html`
+        <${Fact} name="Claims">${pod.claims.map((each) => html`<div>${each.name}: ${claimed(each)}</div>`)}<//>` : null}
       <${Fact} name="Priority">${pod.priority}<//>
       <${Fact} name="Policy">${pod.policy || "none"}<//>
       ${pod.queue ? html`<${Fact} name="Queue">${pod.queue}<//>` : null}
@@ -50,12 +52,14 @@ function Placed({ pod }) {
   return html`
     <section class="card">
       ${pod.leaves ? html`<p>It leaves its node: <b class="code">${pod.leaves}</b> ${pod.reason}${pod.leavesTo ? ` Room is reserved on ${pod.leavesTo}.` : ""}</p>` : null}
+      ${pod.leavesAfter.length ? html`<p>It leaves once others have: <${Keys} keys=${pod.leavesAfter} />.</p>` : null}
       ${pod.state === "Planned" ? html`<p>The round places it on <b>${pod.node}</b> at a price of ${count(pod.price)}.</p>` : null}
       ${pod.state === "Running" && !pod.leaves ? html`<p>It runs on <b>${pod.node}</b>.</p>` : null}
       ${pod.proposedTo ? html`<p>Its policy proposes to move it to <b>${pod.proposedTo}</b>${pod.reason ? `: ${pod.reason}` : ""}.</p>` : null}
       ${pod.victims.length || pod.otherVictims ? html`
         <h2>Pods that leave for it</h2>
-        <ul>${pod.victims.map((each) => html`<li><${PodLink} pod=${each} /></li>`)}
+        <ul>${pod.victims.map((each) => html`
+          <li><${PodLink} pod=${each} />${pod.victimsAfter[each] ? html`, after <${Keys} keys=${pod.victimsAfter[each]} />` : null}</li>`)}
           ${pod.otherVictims ? html`<li>${pod.otherVictims} of namespaces that you may not read</li>` : null}</ul>` : null}
     </section>`;
 }
@@ -133,6 +137,12 @@ function Fixes({ fixes }) {
 }
 
 const Keys = ({ keys }) => html`${keys.slice(0, 5).map((key, index) => html`${index ? ", " : ""}<${PodLink} pod=${key} />`)}${keys.length > 5 ? ` and ${keys.length - 5} more` : ""}`;
+
+/** What a claim to devices has, or asks for. */
+function claimed({ claim, asks, allocated, devices }) {
+  if (!claim) return "not made yet";
+  return allocated ? `${devices.join(", ") || "no device"} (${claim})` : `${asks.join(", ")}, not allocated (${claim})`;
+}
 
 const BYTES = /^(memory|ephemeral-storage|hugepages-.*)$/;
 

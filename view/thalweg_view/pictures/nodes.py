@@ -8,7 +8,9 @@ import msgspec
 
 from flowcore.model.resources import PODS
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.device_use import devices_of
 from thalweg_view.pictures.names import unit_of
+from thalweg_view.pictures.node_devices import node_devices
 from thalweg_view.pictures.node_list import domain_of, grouping_labels, is_not_ready, label_of, nodes_of, planned_usage
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.view_data import ViewData
@@ -52,7 +54,8 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
         taints: taints of each node that keep pods away, as kubectl writes them.
         labels: keys of labels that group the nodes, for ``by``.
         pods: numbers of pods that run there.
-        resources: by name, those that any node offers.
+        resources: by name, those that any node offers. ``DRIVER devices`` are those in ResourceSlices of a driver that
+            the node alone reaches, of 16 drivers at most; used are those that claims have.
     """
 
     names: list[str]
@@ -81,6 +84,22 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
     allocatable = [dict(node.allocatable) for node in nodes]
     used = [{**dict(node.used), PODS: node.pods} for node in nodes]
     added: list[Mapping[str, int]] = [planned.get(node.name, {}) for node in nodes]
+    resources = {
+        name: ResourceColumns(
+            unit_of(name),
+            [each.get(name, 0) for each in allocatable],
+            [each.get(name, 0) for each in used],
+            [each.get(name, 0) for each in added],
+        )
+        for name in sorted({name for each in allocatable for name in each})
+    }
+    for driver, (before, after) in node_devices(data, plan).items():
+        resources[devices_of(driver)] = ResourceColumns(
+            "",
+            [before.published[node.name] for node in nodes],
+            [before.taken[node.name] for node in nodes],
+            [after.taken[node.name] - before.taken[node.name] for node in nodes],
+        )
     return NodesAnswer(
         data.generation,
         0 if plan is None else plan.number,
@@ -93,13 +112,5 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
         [node.taints for node in nodes],
         [node.pods for node in nodes],
         grouping_labels(nodes),
-        {
-            name: ResourceColumns(
-                unit_of(name),
-                [each.get(name, 0) for each in allocatable],
-                [each.get(name, 0) for each in used],
-                [each.get(name, 0) for each in added],
-            )
-            for name in sorted({name for each in allocatable for name in each})
-        },
+        resources,
     )

@@ -8,6 +8,7 @@ from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from thalweg_view.pictures.pod_claims import PodClaimRow, pod_claims
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.waiting import waiting_pods
 from thalweg_view.view_data import ViewData
@@ -33,8 +34,11 @@ class PodAnswer(msgspec.Struct, rename="camel"):
         price: of the planned placement.
         position, code, reason: see ``waiting.WaitingPod``.
         victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
+        victims_after: by key of a victim in a chain of moves: those that leave before it and that may be seen.
         leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
         leaves_to: the node where room for its replacement is reserved; "": none.
+        leaves_after: keys of the pods that leave before it and that may be seen: its replacement takes their room.
+        claims: to devices, of the newest state.
         proposed_to: the node that its policy proposes to move it to; "": none. ``reason`` says why, if it is for gain.
     """
 
@@ -56,8 +60,11 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     reason: str = ""
     victims: list[str] = []
     other_victims: int = 0
+    victims_after: dict[str, list[str]] = {}
     leaves: str = ""
     leaves_to: str = ""
+    leaves_after: list[str] = []
+    claims: list[PodClaimRow] = []
     proposed_to: str = ""
 
 
@@ -85,6 +92,7 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
     if evicted is not None:
         answer.state, answer.node = "Running", evicted.node
         answer.leaves, answer.leaves_to = evicted.kind.value, context.node(evicted.to) if evicted.to else ""
+        answer.leaves_after = context.visible(evicted.after)
         answer.reason = Reasons(data, plan, context).text(evicted.reason)
     elif proposed is not None and answer.state == "Running":
         answer.proposed_to = context.node(proposed.to)
@@ -106,6 +114,7 @@ def _add_known(answer: PodAnswer, pod: Pod, data: ViewData) -> None:
     answer.queue = cluster.queues.of(pod, cluster.namespaces)
     answer.gangs = [] if pod.gang is None else [pod.gang.key.display_name]
     answer.created, answer.since, answer.node = pod.created, pod.unschedulable_since, pod.node_name
+    answer.claims = pod_claims(data, pod)
     if pod.terminal:
         answer.state = "Finished"
     elif pod.node_name:
@@ -124,6 +133,8 @@ def _add_planned(answer: PodAnswer, plan: PlanDocument, place: int, context: Ans
     answer.price = placement.price
     if answer.state == "Waiting":
         answer.state, answer.node = "Planned", placement.node
-    victims = [each.key for each in plan.evictions if place in each.for_pods]
-    answer.victims = context.visible(victims)
+    victims = [each for each in plan.evictions if place in each.for_pods]
+    answer.victims = context.visible(each.key for each in victims)
     answer.other_victims = len(victims) - len(answer.victims)
+    after = {each.key: context.visible(each.after) for each in victims if context.may_name(each.key)}
+    answer.victims_after = {key: before for key, before in after.items() if before}

@@ -20,6 +20,7 @@ from flowcore.costs.unscheduled import price_growth
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
+from flowcore.model.volumes import are_exclusive
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.placement_prices import loads_of, price_group, price_placements
 from flowcore.rules.filters import round_invariant_fits
@@ -27,6 +28,7 @@ from flowcore.rules.filters.registry import PORTS
 from flowcore.rules.topology.round_constraints.build_constraints import topology_constraints_of
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 from flowcore.rules.verdicts import Group, VerdictCache, group
+from flowcore.rules.volumes import contends, decides_for_others
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +85,14 @@ class Demand:
 
     @property
     def excludes_its_like(self) -> bool:
-        """Whether a node takes one of its pods at most, whatever room there is: host ports, claims of devices."""
-        return bool(self.group.pod_class.host_ports) or self.group.pod_class.devices is not None
+        """Whether a node takes one of its pods at most: host ports, claims of devices, unshared disks."""
+        pod_class = self.group.pod_class
+        return bool(pod_class.host_ports) or pod_class.devices is not None or are_exclusive(pod_class.volumes)
+
+    @property
+    def is_more_than_amounts(self) -> bool:
+        """Whether its pods take more of a node than amounts: host ports, devices, disks, volumes that others want."""
+        return self.excludes_its_like or self.group.pod_class.contends_for_volumes
 
     @property
     def is_placed_alone(self) -> bool:
@@ -132,7 +140,7 @@ def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
             counts[rejection.nodes] = 0
-    if group.pod_class.devices is not None:
+    if group.pod_class.devices is not None or are_exclusive(group.pod_class.volumes):
         counts = np.minimum(counts, 1)
     if group.pod_class.numa is not None and snapshot.numa is not None:
         counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
@@ -147,6 +155,15 @@ def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot
     for pod_class in {pod.pod_class for pod in snapshot.pending}:
         if pod_class.numa is not None and not pod_class.numa.everywhere:
             replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), numa=None)
+    return replaced
+
+
+def _with_contention(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Also saying which pods take volumes from each other."""
+    replaced = dict(classes)
+    for pod_class in {pod.pod_class for pod in snapshot.pending if pod.pod_class.volumes}:
+        if contends(pod_class.volumes, snapshot.storage):
+            replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), contends_for_volumes=True)
     return replaced
 
 
@@ -176,7 +193,13 @@ def demands_of(
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
-    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
+    classes = _with_contention(classes, snapshot)
+    apart = {
+        pod_class
+        for pod_class, replacement in classes.items()
+        if replacement.contends_for_volumes and decides_for_others(pod_class.volumes, snapshot.storage)
+    }
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart)
     sizes = [
         counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)
         for group in groups

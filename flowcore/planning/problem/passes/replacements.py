@@ -24,6 +24,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resource_claims import DeviceTaker
 from flowcore.model.resources import Amounts
+from flowcore.model.volumes import Volumes
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
@@ -32,6 +33,7 @@ from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.dynamic_resources import taker_on
 from flowcore.rules.reasons.codes import REPLACEMENT
+from flowcore.rules.volumes import with_volumes_of
 
 
 class PlaceReplacements(Pass):
@@ -88,6 +90,7 @@ class _ClusterChange:
         #: Which zones the victims leave is not known.
         self._numa = None if snapshot.numa is None else snapshot.numa.copy()
         self._takers = list(snapshot.takers)
+        self._coming: list[tuple[Volumes, str]] = []
         self._added: list[tuple[str, PodSignature]] = []
         self._removed: list[tuple[str, PodSignature]] = []
         self.successor_by_victim: dict[str, str] = {}
@@ -103,6 +106,8 @@ class _ClusterChange:
             self._numa.take(pod.pod_class.numa, np.array([row]), np.array([1]))
         if pod.pod_class.devices is not None:
             self._takers.append(taker_on(pod.pod_class.devices, self._snapshot.table, row))
+        if pod.pod_class.volumes:
+            self._coming.append((pod.pod_class.volumes, victim.node))
         self._added.append((victim.node, pod.signature))
         self._removed.append((victim.node, victim.signature))
         if not victim.has_left:
@@ -116,7 +121,8 @@ class _ClusterChange:
             return replace(snapshot, pending=pending)
         pod_index = snapshot.pod_index.with_changes(self._added, self._removed)
         changed = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
-        return replace(changed, pending=pending, numa=self._numa, takers=self._all_takers())
+        storage = with_volumes_of(self._coming, snapshot.storage, snapshot.table)
+        return replace(changed, pending=pending, storage=storage, numa=self._numa, takers=self._all_takers())
 
     def without(self, victim: Victim) -> Snapshot | None:
         """The snapshot without one more victim and with no pod in its place; None: its node does not exist."""
@@ -132,7 +138,8 @@ class _ClusterChange:
             ports[row] = ports.get(row, frozenset()) - frozenset(victim.host_ports)
         pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
         changed = snapshot.with_usage(used, assumed, ports, pod_index)
-        storage = snapshot.storage.without(victim.node, victim.volumes)
+        storage = with_volumes_of(self._coming, snapshot.storage, snapshot.table)
+        storage = storage.without(victim.node, victim.volumes)
         return replace(changed, storage=storage, numa=self._numa, takers=self._all_takers())
 
     def _all_takers(self) -> tuple[DeviceTaker, ...]:

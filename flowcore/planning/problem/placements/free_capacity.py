@@ -19,6 +19,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.device_room import DeviceRoom
+from flowcore.planning.problem.placements.volume_room import VolumeRoom
 from flowcore.planning.problem.placements.zone_room import ZoneRoom
 from flowcore.rules.filters.node_ports import clash
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -49,6 +50,7 @@ class FreeCapacity:
         self.domain_counts = DomainCounts()
         self._zones = ZoneRoom(snapshot.numa)
         self._devices = DeviceRoom(snapshot)
+        self._volumes = VolumeRoom(snapshot)
 
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
@@ -59,6 +61,7 @@ class FreeCapacity:
         copied._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
         copied.domain_counts = self.domain_counts.copy()
         copied._zones, copied._devices = self._zones.shared(), self._devices.shared()
+        copied._volumes = self._volumes.shared()
         return copied
 
     @property
@@ -141,9 +144,13 @@ class FreeCapacity:
         self.changes += 1
         self._changed_at[nodes] = self.changes
 
-    def _take_devices(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Pods come to nodes, or leave where a count is below zero; some devices can be had on several nodes."""
-        if self._devices.take(demand, nodes, counts):
+    def _take_claimed(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Pods come to nodes, or leave where a count is below zero.
+
+        Some devices and some volumes can be had on several nodes.
+        """
+        touches_all = self._devices.take(demand, nodes, counts)
+        if self._volumes.take(demand, nodes, counts) or touches_all:
             self._note_change(np.arange(len(self.free)))
 
     def max_pods(self, demand: Demand) -> Int64s:
@@ -170,6 +177,7 @@ class FreeCapacity:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free.T[:, nodes].T), 0)
         fitting = self._devices.limit(demand, self._zones.limit(demand, fitting, nodes), nodes)
+        fitting = self._volumes.limit(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
         if ports:
             fitting = np.minimum(fitting, 1)
@@ -197,6 +205,8 @@ class FreeCapacity:
             fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([node]))[0])
         if fitting and demand.group.pod_class.devices is not None:
             fitting = int(self._devices.limit(demand, np.array([fitting]), np.array([node]))[0])
+        if fitting and demand.group.pod_class.contends_for_volumes:
+            fitting = int(self._volumes.limit(demand, np.array([fitting]), np.array([node]))[0])
         if fitting and demand.constraints.constrained:
             fitting = self.domain_counts.max_pods_at(demand.constraints, node, fitting)
         ports = demand.group.pod_class.host_ports
@@ -214,8 +224,7 @@ class FreeCapacity:
             self._planned_of(demand.potential)[node] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
                 self._zones.take(demand, np.array([node]), np.array([taken]))
-            if demand.group.pod_class.devices is not None:
-                self._take_devices(demand, np.array([node]), np.array([taken]))
+            self._take_claimed(demand, np.array([node]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
@@ -232,14 +241,14 @@ class FreeCapacity:
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
         self._zones.take(demand, nodes, counts)
-        self._take_devices(demand, nodes, counts)
+        self._take_claimed(demand, nodes, counts)
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
 
     def place_one_each(self, demands: Sequence[Demand], nodes: Int64s) -> None:
-        """Commits a pod of each of some demands, without host ports, zones or devices, where there is room for it.
+        """Commits a pod of each of some demands that fit by amounts alone, where there is room for it.
 
         Args:
             nodes: int64[len(demands)], each node once.
@@ -260,7 +269,7 @@ class FreeCapacity:
         self._note_change(node)
         self.free[node] -= demand.requests * count
         self._zones.take(demand, np.array([node]), np.array([count]))
-        self._take_devices(demand, np.array([node]), np.array([count]))
+        self._take_claimed(demand, np.array([node]), np.array([count]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""
@@ -282,7 +291,7 @@ class FreeCapacity:
         demands = [demands[number] for number in placed.tolist()]
         requests = np.array([demand.requests for demand in demands], dtype=np.int64)
         counted = np.array([demand.counted for demand in demands])
-        # Ports, NUMA zones, devices and rules between pods are decided one by one.
+        # Ports, NUMA zones, devices, volumes and rules between pods are decided one by one.
         alone = np.array([each.is_placed_alone for each in demands], dtype=np.bool_)
         asked = requests[classes] * counts[:, np.newaxis]
         places, place_of = np.unique(nodes, return_inverse=True)
@@ -321,4 +330,5 @@ class FreeCapacity:
             assumed += planned[:, :2]
         snapshot_after = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
         takers = (*snapshot.takers, *self._devices.takers) if self._devices.takers else snapshot.takers
-        return replace(snapshot_after, numa=self._zones.shared().room, takers=takers)
+        storage = self._volumes.to_storage()
+        return replace(snapshot_after, numa=self._zones.shared().room, storage=storage, takers=takers)

@@ -14,6 +14,8 @@ from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
+    CountDevices,
+    DropDeviceConstraint,
     DropNodeSelector,
     DropPodRules,
     EvictPods,
@@ -21,12 +23,16 @@ from flowcore.questions.scenario.hypothetical.changes import (
     RaiseCap,
     RaiseQueueLimit,
     RemoveTaint,
+    ReplaceDeviceSelector,
     ReplaceNodeLabel,
     Request,
     SetPriority,
     Tolerate,
     Uncordon,
 )
+
+#: Stands for devices that claims get; no resource has such a name.
+_CLAIMED = "(claimed)"
 
 
 class Rank(NamedTuple):
@@ -83,9 +89,9 @@ def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcom
     if isinstance(change, RemoveTaint):
         if others_that_come(pods, outcome):
             return 2
-        return int(_spare_devices(scenario.cluster.nodes[change.node], pods))
+        return int(_spare_devices(scenario.cluster.nodes[change.node], scenario, pods))
     if isinstance(change, Tolerate):
-        return 2 * any(_spare_devices(node, pods) for node in _tainted(change, scenario))
+        return 2 * any(_spare_devices(node, scenario, pods) for node in _tainted(change, scenario))
     return 0
 
 
@@ -93,6 +99,8 @@ def _breaks_rules(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> in
     """1 where it gives up a rule of a pod or of a pool of nodes that a user wrote on purpose, else 0."""
     match change:
         case DropNodeSelector() | DropPodRules() | RemoveTaint() | Request():
+            return 1
+        case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
             return 1
         case Tolerate():
             return int(not _is_asked_for(_tainted(change, scenario), scenario, pods))
@@ -106,27 +114,33 @@ def _tainted(change: Tolerate, scenario: Scenario) -> list[Node]:
     return [node for node in nodes if any((each.key, each.value, each.effect) == taint for each in node.taints)]
 
 
-def _devices(node: Node) -> set[str]:
-    """Extended resources that a node offers: their names have a domain."""
-    return {name for name, amount in node.allocatable if "/" in name and amount > 0}
+def _devices(nodes: Sequence[Node], scenario: Scenario) -> set[str]:
+    """Extended resources that nodes offer: their names have a domain. Devices that are claimed count as one more."""
+    devices = {name for node in nodes for name, amount in node.allocatable if "/" in name and amount > 0}
+    names = {node.name for node in nodes}
+    slices = scenario.cluster.devices.slices.values()
+    return devices | {_CLAIMED} if any(each.reach.node_name in names for each in slices) else devices
 
 
-def _spare_devices(node: Node, pods: Sequence[Pod]) -> bool:
+def _asked_devices(pods: Sequence[Pod]) -> set[str]:
+    """The same that pods ask for, beside other resources."""
+    asked = {name for pod in pods for name, _ in pod.pod_class.requests}
+    return asked | {_CLAIMED} if any(pod.pod_class.devices is not None for pod in pods) else asked
+
+
+def _spare_devices(node: Node, scenario: Scenario, pods: Sequence[Pod]) -> bool:
     """Whether a node has devices that no pod asks for."""
-    devices = _devices(node)
-    return bool(devices) and not any(name in devices for pod in pods for name, _ in pod.pod_class.requests)
+    devices = _devices([node], scenario)
+    return bool(devices) and devices.isdisjoint(_asked_devices(pods))
 
 
 def _is_asked_for(nodes: Sequence[Node], scenario: Scenario, pods: Sequence[Pod]) -> bool:
     """Whether the pods ask for what sets nodes apart: their devices, or a label that no other node has."""
     apart = {node.name for node in nodes}
     others = {label for node in scenario.cluster.nodes.values() if node.name not in apart for label in node.labels}
-    devices = {name for node in nodes for name in _devices(node)}
     labels = {label for node in nodes for label in node.labels} - others
-    return any(
-        any(name in devices for name, _ in pod.pod_class.requests)
-        or any(each in labels for each in pod.pod_class.node_selector)
-        for pod in pods
+    return not _devices(nodes, scenario).isdisjoint(_asked_devices(pods)) or any(
+        each in labels for pod in pods for each in pod.pod_class.node_selector
     )
 
 
@@ -148,6 +162,8 @@ def _size(change: Change, pods: dict[str, Pod]) -> float:
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
             return 1.0 + 2.0 * (1.0 - change.amount / asked if asked else 0.0)
         case DropNodeSelector() | DropPodRules() | RaiseCap() | RaiseQueueLimit() | SetPriority():
+            return 2.0
+        case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
             return 2.0
         case MovePod() | RemoveTaint():
             return 3.0

@@ -34,6 +34,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     EvictPods,
     MovePod,
     RemoveTaint,
+    ReplaceDeviceSelector,
     ReplaceNodeLabel,
     Uncordon,
 )
@@ -109,7 +110,7 @@ class _Search:
         self._scenario, self._plan, self._keys, self._context = scenario, plan, tuple(keys), context
         self._pods: list[Pod] = [scenario.cluster.waiting[key] for key in keys]
         self._wanted = wanted_pods(scenario, keys)
-        self._judge = Judge(plan.result.after)
+        self._judge = Judge(plan.result.after, context.patient)
         self._replanning = Replanning(scenario, plan, context, budget_plans)
         self._node_plans = min(_MOST_NODE_PLANS, budget_plans)
         self._relaxed = Relaxed(self._judge, self._wanted)
@@ -126,7 +127,7 @@ class _Search:
             self._displace(())
         if not self._harmless():
             # What other waiting pods get in the plan, and what running pods have, may be theirs.
-            contested = Relaxed(Judge(self._plan.before), self._wanted)
+            contested = Relaxed(Judge(self._plan.before, self._context.patient), self._wanted)
             self._try(self._by_size(contested.singles()), _MAX_SINGLES)
             self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
         if not self._found:
@@ -289,6 +290,10 @@ class _Search:
                         return False
                 case AddNodes() | RemoveTaint() | Uncordon() | ReplaceNodeLabel():
                     if not self._context.nodes:
+                        return False
+                case ReplaceDeviceSelector():
+                    # Another value is one that devices of nodes have.
+                    if change.new_selector and not self._context.nodes:
                         return False
                 case _:
                     pass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import shorten
 
 from flowcore.model.amount_text import exact_amount, same_units
 from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.fixes.proposals.compared_values import replaced_value
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.diagnosis.lists import listed, listed_pods
@@ -14,6 +16,8 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
+    CountDevices,
+    DropDeviceConstraint,
     DropNodeSelector,
     DropPodRules,
     EvictPods,
@@ -21,6 +25,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     RaiseCap,
     RaiseQueueLimit,
     RemoveTaint,
+    ReplaceDeviceSelector,
     ReplaceNodeLabel,
     Request,
     SetPriority,
@@ -29,6 +34,8 @@ from flowcore.questions.scenario.hypothetical.changes import (
 )
 
 _RULES = {"affinity": "pod affinity", "antiAffinity": "pod anti-affinity", "spread": "topology spread"}
+#: Characters of a selector: it may have thousands.
+_MAX_SELECTOR = 100
 
 
 def sentence(
@@ -94,6 +101,13 @@ def _phrase(change: Change, pods: dict[str, Pod], *, at_most: bool) -> str:
             return f"ask for {change.new_label}={change.new_value}, not {change.label}={change.value}"
         case DropPodRules():
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
+        case ReplaceDeviceSelector():
+            return _other_devices(change)
+        case DropDeviceConstraint():
+            return f"require no constraint about {change.attribute} of the devices of claim {change.claim}"
+        case CountDevices():
+            devices = "1 device" if change.count == 1 else f"{change.count} devices"
+            return f"ask for {devices} by request {change.request} of claim {change.claim}"
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
             amount, instead_of = (same_units(change.resource, each, asked) for each in (change.amount, asked))
@@ -119,6 +133,15 @@ def _phrase(change: Change, pods: dict[str, Pod], *, at_most: bool) -> str:
             return f"evict {listed(change.pods)}"
         case _:
             raise TypeError(f"no fix makes the change {type(change).__name__}")
+
+
+def _other_devices(change: ReplaceDeviceSelector) -> str:
+    replaced = replaced_value(change.selector, change.new_selector)
+    if replaced is not None:
+        compared, value = replaced
+        return f"ask for devices with {compared.attribute}={value}, not {compared.value}"
+    selector = shorten(change.selector, _MAX_SELECTOR)
+    return f"drop the selector {selector} of request {change.request} of claim {change.claim}"
 
 
 def _taint(key: str, value: str, effect: str) -> str:

@@ -20,6 +20,7 @@ from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
 from flowcore.questions.scenario.alternatives.node_shapes import offers
 from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.device_use import asked_for
 from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.hypothetical.changes import AddNodes
@@ -28,6 +29,7 @@ from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.rules.devices.pod_claims import named_claims
 
 #: Most pods that are tried at once.
 MAX_LIMIT = 100_000
@@ -92,6 +94,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         now: the moment that the answer is for; "": unknown.
         tolerates: keys of the taints that a pod described by requests tolerates.
         tried: whether new nodes were tried.
+        claims: what the claims of one of them ask for: "2 of class gpu".
     """
 
     fits: int | None
@@ -107,6 +110,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
     now: str = ""
     tolerates: list[str] = []
     tried: bool = True
+    claims: list[str] = []
 
 
 def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
@@ -149,6 +153,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         now=moment_text(context.now),
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
         tried=query.scale_ups > 0,
+        claims=[] if copy is None else _claims(copy, scenario),
     )
 
 
@@ -221,6 +226,12 @@ def copy_of(pod: Pod, now: float) -> Pod:
         terminal=False,
         succeeded=False,
     )
+
+
+def _claims(copy: Pod, scenario: Scenario) -> list[str]:
+    claiming = copy.pod_class.devices
+    claims = {} if claiming is None else named_claims(claiming, scenario.cluster.devices.claims)
+    return [asked_for(request) for claim in claims.values() for request in claim.requests]
 
 
 def _amounts(requests: dict[str, str]) -> Amounts:

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.pods import PodClass
+from flowcore.model.resource_slices import Device, ResourceSlice
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new_slice
 from flowcore.rules.devices.columns.with_columns import with_columns
 
-#: By node: drivers with devices that it alone reaches, and how many.
-DeviceCounts = Mapping[str, tuple[tuple[str, int], ...]]
+#: What a device is to its shape: its driver, and the attributes and capacities that it has in common with others.
+_Look = tuple[str, frozenset[tuple[str, object]]]
+#: By node: devices that it alone reaches, and how many are alike.
+DeviceCounts = Mapping[str, frozenset[tuple[_Look, int]]]
+#: An attribute with more values says which device it is (a serial number), and not what it is like.
+_MOST_VALUES = 16
+#: With more shapes than this nodes differ in the numbers of their devices alone: each shape is tried.
+_MOST_SHAPES = 64
 
 
 def device_counts(objects: DeviceObjects) -> DeviceCounts:
     """What each node has: nodes with other devices are of another shape."""
-    counts: dict[str, dict[str, int]] = {}
-    for resource_slice in objects.slices.values():
-        if resource_slice.reach.node_name:
-            of_node, driver = counts.setdefault(resource_slice.reach.node_name, {}), resource_slice.driver
-            of_node[driver] = of_node.get(driver, 0) + len(resource_slice.devices)
-    return {node: tuple(sorted(of_node.items())) for node, of_node in counts.items()}
+    own = [published for published in objects.slices.values() if published.reach.node_name]
+    values: dict[tuple[str, str], set[object]] = {}
+    for resource_slice in own:
+        for device in resource_slice.devices:
+            for name, value in _said(device):
+                values.setdefault((resource_slice.driver, name), set()).add(value)
+    telling = {key for key, of_key in values.items() if len(of_key) <= _MOST_VALUES}
+    counts = _counts(own, telling)
+    return counts if len(set(counts.values())) <= _MOST_SHAPES else _counts(own, set())
+
+
+def _said(device: Device) -> Iterator[tuple[str, object]]:
+    yield from device.attributes
+    yield from device.capacity
+
+
+def _counts(own: Iterable[ResourceSlice], telling: AbstractSet[tuple[str, str]]) -> DeviceCounts:
+    """Counts devices that are alike in these attributes and capacities, each with its driver."""
+    counts: dict[str, Counter[_Look]] = {}
+    for resource_slice in own:
+        driver, of_node = resource_slice.driver, counts.setdefault(resource_slice.reach.node_name, Counter())
+        for device in resource_slice.devices:
+            said = frozenset((name, value) for name, value in _said(device) if (driver, name) in telling)
+            of_node[driver, said] += 1
+    return {node: frozenset(of_node.items()) for node, of_node in counts.items()}
 
 
 def with_unused_devices(

@@ -12,6 +12,7 @@ from flowcore.model.resources import PODS
 from flowcore.model.workloads import workload_of
 from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, workload_changes
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.device_use import device_use, devices_of
 from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.change_words import in_short
 from flowcore.questions.scenario.hypothetical.changes import Change
@@ -51,7 +52,8 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
         cost: of the plan.
         bound: see ``RoundResult.lower_bound``.
         certified: the cost is proven to be the least.
-        resources: what pods request of all nodes once the plan is carried out, by resource.
+        resources: what pods request of all nodes once the plan is carried out, by resource; ``DRIVER devices`` are
+            those that claims have of all in ResourceSlices of a driver.
     """
 
     nodes: int
@@ -204,6 +206,8 @@ def _summary(
         for column, name in enumerate(after.resources)
         if allocatable and (allocatable[column] or used[column])
     }
+    for driver, use in device_use(after.devices, after.takers).items():
+        resources[devices_of(driver)] = ResourceUse(use.taken.total(), use.published.total())
     return PlanSummary(
         nodes=len(after.table.nodes),
         with_node=with_node,

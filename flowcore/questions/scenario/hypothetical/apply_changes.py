@@ -6,12 +6,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical import change_nodes, change_objects, change_pods, change_rules
+from flowcore.questions.scenario.hypothetical import (
+    change_claims,
+    change_nodes,
+    change_objects,
+    change_pods,
+    change_rules,
+)
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     Cordon,
+    CountDevices,
     Drain,
+    DropDeviceConstraint,
     DropNodeSelector,
     DropPodRules,
     EvictPods,
@@ -23,6 +31,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     RaiseQueueLimit,
     RemoveNode,
     RemoveTaint,
+    ReplaceDeviceSelector,
     ReplaceNodeLabel,
     Request,
     SetPriority,
@@ -80,6 +89,8 @@ def _apply(edits: Edits, change: Change, context: AnswerContext) -> list[str]:
             change_pods.move(edits, change, context)
         case SetPriority() | Tolerate() | DropNodeSelector() | ReplaceNodeLabel() | Request() | DropPodRules():
             change_pods.change(edits, change, context)
+        case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
+            change_claims.change(edits, change, context)
         case RaiseCap():
             change_rules.raise_cap(edits, change)
         case RaiseQueueLimit():

@@ -35,7 +35,7 @@ def put(edits: Edits, objects: Iterable[dict[str, Any]], context: AnswerContext)
             reader.put(item, shown)
         except ModelError as error:
             raise ModelError("", f"{shown}: {error}") from error
-    return [*notes, *reader.resolve_priorities(), *reader.warnings]
+    return [*notes, *reader.resolve(), *reader.warnings]
 
 
 def _check_seen(namespace: str, context: AnswerContext) -> None:

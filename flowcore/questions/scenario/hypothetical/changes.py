@@ -178,6 +178,51 @@ class DropPodRules(_Change, frozen=True):
     topology_key: str = ""
 
 
+class ReplaceDeviceSelector(_Change, frozen=True):
+    """A claim of a pod selects devices by another expression.
+
+    Attributes:
+        claim: its name in the pod.
+        request: of the claim, or ``request/alternative``.
+        selector: the expression (CEL) that goes, as the request has it.
+        new_selector: the one that comes in its place; "": none.
+    """
+
+    pod: str
+    claim: str
+    request: str
+    selector: str
+    new_selector: str = ""
+
+
+class DropDeviceConstraint(_Change, frozen=True):
+    """The devices of a pod's claim need no longer have an attribute in common, or apart.
+
+    Attributes:
+        claim: its name in the pod.
+        attribute: of the constraint.
+    """
+
+    pod: str
+    claim: str
+    attribute: str
+
+
+class CountDevices(_Change, frozen=True):
+    """A request of a pod's claim asks for another number of devices.
+
+    Attributes:
+        claim: its name in the pod.
+        request: of the claim, or ``request/alternative``.
+        count: 1 to 32.
+    """
+
+    pod: str
+    claim: str
+    request: str
+    count: int
+
+
 class RaiseCap(_Change, frozen=True):
     """A constraint of a policy lets more pods into a domain.
 
@@ -220,6 +265,9 @@ Change = (
     | ReplaceNodeLabel
     | Request
     | DropPodRules
+    | ReplaceDeviceSelector
+    | DropDeviceConstraint
+    | CountDevices
     | RaiseCap
     | RaiseQueueLimit
 )

@@ -16,6 +16,7 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import UsageSample
 from flowcore.questions.scenario.scenario import Scenario
@@ -39,6 +40,7 @@ class Edits:
             scenario.pod_samples,
             scenario.named,
             scenario.names,
+            scenario.claim_templates,
         )
         self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(table, dict(table)) for table in parts]
 
@@ -90,6 +92,10 @@ class Edits:
         self._note(store, key, lambda: store.put(cluster, key, before))
         store.put(cluster, key, value)
 
+    def is_changed(self, store: Store[K, V], value: V) -> bool:
+        """Whether such an object was added or replaced before."""
+        return (store, store.key_of(value)) in self._before
+
     def put_policy(self, policy: Policy) -> None:
         """Adds or replaces a policy."""
         self.scenario.policies[policy.name] = policy
@@ -97,6 +103,10 @@ class Edits:
     def put_named(self, kind: str, namespace: str, name: str) -> None:
         """Adds an object that counts for its existence alone."""
         self.scenario.named[kind, namespace, name] = None
+
+    def put_claim_template(self, claim: ResourceClaim) -> None:
+        """Adds or replaces a template, as a claim of its name; it counts for pods that are put from now on."""
+        self.scenario.claim_templates[claim.namespace, claim.name] = claim
 
     def set_names(self, key: str, names: tuple[tuple[str, str, str], ...]) -> None:
         """Says which of these objects a pod names, by kind, namespace and name."""

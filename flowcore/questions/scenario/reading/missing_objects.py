@@ -120,7 +120,7 @@ def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
-    claiming = [pod for pod in pods if any(isinstance(each, ClaimVolume) for each in pod.pod_class.volumes)]
+    claiming = [pod for pod in pods if pod.claims_volumes]
     if not claiming:
         return
     if _lacks(scenario, Claim, _CLAIM):

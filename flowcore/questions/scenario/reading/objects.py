@@ -40,6 +40,7 @@ from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
 from flowcore.api.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from flowcore.api.reading import READ_BY
+from flowcore.api.resource_claims import WireDeviceClaimTemplate, to_claim_of_template
 from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES, STORAGE_OBJECTS, STORES
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.data import DATA
@@ -48,6 +49,7 @@ from flowcore.model.gang_spec import GangSource
 from flowcore.model.volumes import data_problem
 from flowcore.questions.scenario.reading.dump_commands import ADD_PRIORITIES
 from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.templates import make_claims
 
 _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.
@@ -139,6 +141,8 @@ class ObjectReader:
         self._intern = Interner()
         #: Pods whose priority the API server has not written into the spec.
         self._without_priority: dict[str, WirePod] = {}
+        #: Keys of pods with claims to devices, in their order.
+        self._claiming: dict[str, None] = {}
         self.warnings: list[str] = []
 
     def put(self, item: dict[str, Any], shown: str) -> None:
@@ -183,6 +187,7 @@ class ObjectReader:
             edits.put_priority_class(priority_class)
         elif kind == RESOURCE_CLAIM_TEMPLATE.kind:
             edits.put_named(kind, *name_of(item))
+            edits.put_claim_template(to_claim_of_template(msgspec.convert(item, WireDeviceClaimTemplate)))
         elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
             self._put_sample(item)
         elif kind in _PLAIN:
@@ -211,6 +216,8 @@ class ObjectReader:
             problem = pod.annotation_problem or "it has no known value"
             self.warnings.append(f"{shown}: {pod.bad_annotation}: {problem}; it is ignored")
         self._edits.put_pod(pod)
+        if pod.pod_class.devices is not None:
+            self._claiming[pod.key] = None
         self._edits.set_names(pod.key, _claims_of(wire))
         self._without_priority.pop(pod.key, None)
         if wire.spec.priority is None or wire.spec.preemption_policy is None:
@@ -231,8 +238,8 @@ class ObjectReader:
         except ModelError as error:
             self.warnings.append(f"{error}. This sample does not count")
 
-    def resolve_priorities(self) -> Iterator[str]:
-        """Gives pods the priority of their PriorityClass, which may have come later than the pod.
+    def resolve(self) -> Iterator[str]:
+        """Gives pods what may have come later than they: the priority of their class, and claims of their templates.
 
         Yields:
             sentences about classes that are not there.
@@ -250,6 +257,7 @@ class ObjectReader:
                 f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
                 f"the classes: {ADD_PRIORITIES}"
             )
+        make_claims(self._edits, self._claiming)
 
 
 def _claims_of(wire: WirePod) -> tuple[tuple[str, str, str], ...]:

@@ -80,7 +80,7 @@ class AllocatedDevices:
             if result.share_id is not None and result.consumed:
                 amounts = self._consumed.setdefault(device, Counter())
                 for name, amount in result.consumed:
-                    amounts[name] += number * amount
+                    amounts[name] += number * int(amount)
                 if number < 0 and not any(amounts.values()):
                     del self._consumed[device]
 

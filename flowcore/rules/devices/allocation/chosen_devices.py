@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from flowcore.model.resource_claims import AllocatedDevice
 from flowcore.model.resource_slices import DeviceId
@@ -38,7 +39,7 @@ class ChosenDevice:
             device=self.pooled.device_id,
             admin_access=self.requested.request.admin_access,
             share_id=None if self.consumed is None else "",
-            consumed=tuple(sorted((self.consumed or {}).items())),
+            consumed=tuple((name, Decimal(amount)) for name, amount in sorted((self.consumed or {}).items())),
             binding_conditions=self.pooled.device.binding_conditions,
             failure_conditions=self.pooled.device.failure_conditions,
         )

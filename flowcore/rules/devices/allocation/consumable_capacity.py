@@ -7,6 +7,7 @@ whole units, as kube-scheduler rounds them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from flowcore.model.quantities import NANO, whole_from_nanos
 from flowcore.model.resource_slices import Device, DeviceAmounts, DeviceCapacity, RequestPolicy, ValidRange
@@ -37,20 +38,20 @@ def fits_capacity(taken: Mapping[str, int], device: Device, *others: Mapping[str
         others: what others have of the device.
     """
     return all(
-        taken[name] + sum(amounts.get(name, 0) for amounts in others) <= capacity.value
+        taken[name] + sum(amounts.get(name, 0) for amounts in others) <= int(capacity.value)
         for name, capacity in device.capacity
     )
 
 
-def _taken(requested: int | None, capacity: DeviceCapacity) -> int:
+def _taken(requested: Decimal | None, capacity: DeviceCapacity) -> int:
     policy = capacity.policy
     if requested is None:
-        return capacity.value if policy is None or policy.default is None else policy.default
+        return int(capacity.value if policy is None or policy.default is None else policy.default)
     if policy is None:
-        return requested
+        return int(requested)
     if policy.valid_range is not None and policy.valid_range.least is not None:
-        return _within_range(requested, policy.valid_range.least, policy.valid_range)
-    return next((value for value in policy.valid_values if requested <= value), requested)
+        return _within_range(int(requested), int(policy.valid_range.least), policy.valid_range)
+    return int(next((value for value in policy.valid_values if requested <= value), requested))
 
 
 def _within_range(requested: int, least: int, valid: ValidRange) -> int:
@@ -79,5 +80,5 @@ def _leaves_range(amount: int, valid: ValidRange) -> bool:
     return bool(step) and (whole_from_nanos(amount) - _whole(valid.least)) % step != 0
 
 
-def _whole(amount: int | None) -> int:
-    return 0 if amount is None else whole_from_nanos(amount)
+def _whole(amount: Decimal | None) -> int:
+    return 0 if amount is None else whole_from_nanos(int(amount))

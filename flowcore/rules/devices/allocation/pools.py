@@ -1,7 +1,8 @@
 """The pools that a node reaches, with the devices that it may have of them.
 
 Source: dynamic-resource-allocation structured (GatherPools). Pools, slices and devices come in kube-scheduler's order:
-pools by name, those with binding conditions last; slices by name; devices as their slice lists them.
+pools by name, those with binding conditions last; slices by name; devices as their slice lists them. For kube-scheduler
+each node sees all pools with shared counters; here none sees those of one other node, of which it reaches nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from itertools import count
 
@@ -17,7 +19,7 @@ from flowcore.model.selectors import Labels
 from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
 #: Counter set -> counter -> billionths.
-Counters = Mapping[str, Mapping[str, int]]
+Counters = Mapping[str, Mapping[str, Decimal]]
 
 
 @dataclass(frozen=True)
@@ -115,23 +117,45 @@ class SliceIndex:
         self._shared_pools: dict[tuple[int, ...], NodePools] = {}
         #: Of slices whose devices name their nodes one by one: each name, and each other reach, once.
         self._reaches: dict[str, tuple[frozenset[str], frozenset[NodeReach]]] = {}
-        for resource_slice in sorted(slices, key=lambda each: each.name):
+        in_order = sorted(slices, key=lambda each: each.name)
+        for resource_slice in in_order:
             self._by_pool[resource_slice.pool_id].append(resource_slice)
-            if resource_slice.reach.node_name and not resource_slice.shared_counters:
+        #: The node of each pool of which all slices name the same one.
+        self._only_node = {
+            pool: slices_of_pool[0].reach.node_name
+            for pool, slices_of_pool in self._by_pool.items()
+            if slices_of_pool[0].reach.node_name and len({each.reach.node_name for each in slices_of_pool}) == 1
+        }
+        for resource_slice in in_order:
+            if self._names_its_node(resource_slice):
                 self._by_node[resource_slice.reach.node_name].append(resource_slice)
             else:
                 self._shared.append(resource_slice)
+
+    def _names_its_node(self, resource_slice: ResourceSlice) -> bool:
+        """Whether one node alone needs a slice; counters may be those of devices that other nodes reach."""
+        return bool(resource_slice.reach.node_name) and (
+            not resource_slice.shared_counters or resource_slice.pool_id in self._only_node
+        )
 
     def changed(self, slices: Iterable[ResourceSlice], pools: Collection[PoolId]) -> SliceIndex:
         """The index of other slices, of which those of these pools alone differ. It keeps what others do not touch."""
         index = SliceIndex(slices)
         index._numbers = self._numbers
-        touched = [each for pool in pools for by_pool in (self._by_pool, index._by_pool) for each in by_pool[pool]]
-        if all(each.reach.node_name and not each.shared_counters for each in touched):
-            nodes = {each.reach.node_name for each in touched}
+        before = [each for pool in pools for each in self._by_pool.get(pool, ())]
+        after = [each for pool in pools for each in index._by_pool.get(pool, ())]
+        if all(map(self._names_its_node, before)) and all(map(index._names_its_node, after)):
+            nodes = {each.reach.node_name for each in (*before, *after)}
             index._of_node = {name: known for name, known in self._of_node.items() if name not in nodes}
             index._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
         return index
+
+    def is_of_node(self, pool: Pool, node: ReachedNode) -> bool:
+        """Whether a node is the only one that reaches anything of a pool, by all slices that bear the pool's name.
+
+        A driver may give the pools of two nodes one name: they have the same devices then, though each looks complete.
+        """
+        return self._only_node.get(pool.pool_id) == node.name
 
     def retain(self, names: Collection[str]) -> None:
         """Forgets what is remembered of nodes with other names, if it is much."""
@@ -214,7 +238,7 @@ def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> 
 def _checked(pool_id: PoolId, slices: Sequence[ResourceSlice], unreached: Sequence[ResourceSlice]) -> Pool:
     slices = sorted(slices, key=lambda each: each.name)
     with_devices = tuple(each for each in slices if not each.shared_counters)
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, Decimal]] = {}
     for counter_set in (each for resource_slice in slices for each in resource_slice.shared_counters):
         if counter_set.name in counters:
             return Pool(pool_id, problem=f"duplicate counter set name {counter_set.name}")

@@ -45,7 +45,9 @@ class SharedCounters:
         return left
 
     def _available(self, pool: Pool) -> _Amounts:
-        left = {(name, counter): value for name, values in pool.counters.items() for counter, value in values.items()}
+        left = {
+            (name, counter): int(value) for name, values in pool.counters.items() for counter, value in values.items()
+        }
         for pooled in pool.consumers:
             if self._allocated.is_allocated(pooled.device_id):
                 for counter, amount in _needs(pooled).items():
@@ -58,5 +60,5 @@ def _needs(pooled: PooledDevice) -> _Amounts:
     for consumption in pooled.device.consumes:
         for counter, amount in consumption.counters:
             key = (consumption.name, counter)
-            needs[key] = needs.get(key, 0) + amount
+            needs[key] = needs.get(key, 0) + int(amount)
     return needs

@@ -23,7 +23,7 @@ def device_input(driver: str, device: Device) -> dict[str, CelValue] | CelProble
         _put(attributes, driver, name, known)
     capacity = DomainMap()
     for name, amount in device.capacity:
-        _put(capacity, driver, name, CelQuantity(amount.value))
+        _put(capacity, driver, name, CelQuantity(int(amount.value)))
     return {
         "driver": driver,
         "allowMultipleAllocations": device.allow_multiple,

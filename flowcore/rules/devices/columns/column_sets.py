@@ -59,9 +59,14 @@ class ColumnSets:
             self._holders[device] = after = before + number
             if not after:
                 del self._holders[device]
+            self._changes += max(before, after) > 1
             if bool(before) != bool(after):
                 for selected in self._selected.values():
                     selected.take(device, bool(after) - bool(before))
+
+    def is_had_twice(self, device: DeviceId) -> bool:
+        """Whether several claims have a device, as kube-scheduler's and ours may: it is not free once one is gone."""
+        return self._holders[device] > 1
 
     def retain(self, kinds: Collection[RequestKind]) -> None:
         """Forgets other kinds if there are too many."""

@@ -57,7 +57,7 @@ def numbers_of(
         exactly = request.exactly
         if constraints or exactly is None or request.first_available or not _is_number(exactly):
             return ()
-        kind = _kind(request, exactly, classes, offered)
+        kind = kind_of(exactly, classes, _offered(request, offered))
         numbers[kind] = numbers.get(kind, 0) + exactly.count
     return tuple(numbers.items()) if sum(numbers.values()) <= MAX_DEVICES else ()
 
@@ -67,19 +67,25 @@ def kinds_of(
 ) -> tuple[RequestKind, ...]:
     """The kinds of all requests of a claim that take devices, alternatives among them; admin access takes none."""
     return tuple(
-        _kind(request, alternative, classes, offered)
+        kind_of(alternative, classes, _offered(request, offered))
         for request in requests
         for alternative in request.alternatives
         if not alternative.admin_access
     )
 
 
-def _kind(
-    request: ClaimRequest, alternative: DeviceRequest, classes: Classes, offered: AbstractSet[str]
-) -> RequestKind:
-    expressions = (*classes[alternative.device_class].selectors, *alternative.selectors)
-    resource = request.resource if request.resource in offered else ""
-    return RequestKind(alternative.device_class, expressions, alternative.tolerations, resource)
+def kind_of(request: DeviceRequest, classes: Classes, offered: str = "") -> RequestKind:
+    """The kind of a request whose class is there.
+
+    Args:
+        offered: see ``RequestKind``.
+    """
+    selectors = classes[request.device_class].selectors
+    return RequestKind(request.device_class, (*selectors, *request.selectors), request.tolerations, offered)
+
+
+def _offered(request: ClaimRequest, offered: AbstractSet[str]) -> str:
+    return request.resource if request.resource in offered else ""
 
 
 def _is_number(request: DeviceRequest) -> bool:

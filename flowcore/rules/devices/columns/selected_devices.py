@@ -110,7 +110,7 @@ class SelectedDevices:
                         if resource_slice.name in before:
                             self._matches[resource_slice.name] = before[resource_slice.name]
                 else:
-                    now[node.name] = self._of_pools(pools, node, before, spend)
+                    now[node.name] = self._of_pools(slices, node, before, spend)
                 if now[node.name].shared:
                     shared |= now[node.name].shared
             shared_matches = self._of_slices((each for pool in shared.values() for each in pool.slices), before, spend)
@@ -143,14 +143,15 @@ class SelectedDevices:
 
     def _of_pools(
         self,
-        pools: tuple[Pool, ...],
+        slices: SliceIndex,
         node: ReachedNode,
         before: Mapping[str, tuple[ResourceSlice, _Matches]],
         spend: Spend,
     ) -> _OfNode:
+        pools = slices.pools(node)
         usable = [pool for pool in pools if pool.is_usable]
-        own = [pool for pool in usable if is_of_node(pool, node)]
-        shared = {id(pool): pool for pool in usable if not is_of_node(pool, node)}
+        own = [pool for pool in usable if slices.is_of_node(pool, node)]
+        shared = {id(pool): pool for pool in usable if not slices.is_of_node(pool, node)}
         matches = self._of_slices((each for pool in own for each in pool.slices), before, spend)
         return _OfNode(pools, shared, matches)
 
@@ -199,11 +200,6 @@ def by_row(amounts: Mapping[str, int], table: NodeTable) -> Int64s:
     known = np.array(rows, dtype=np.int64) >= 0
     counts[np.array(rows, dtype=np.int64)[known]] = np.array(list(amounts.values()), dtype=np.int64)[known]
     return counts
-
-
-def is_of_node(pool: Pool, node: ReachedNode) -> bool:
-    """Whether a node is the only one that reaches a pool."""
-    return not (pool.unreached or pool.counters) and all(each.reach.node_name == node.name for each in pool.slices)
 
 
 def _is_had_alone(device: Device) -> bool:

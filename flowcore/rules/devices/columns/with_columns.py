@@ -6,7 +6,7 @@ Devices that claims of running pods have leave with them if the claims are their
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +36,8 @@ from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import own_claims
 from flowcore.rules.devices.search_effort import EffortSpentError
 
+#: Is called after each search of devices, with the pods that it was for.
+_Charge = Callable[[Sequence[PendingPod]], None]
 #: The class of devices that are not searched yet; no class has such a name.
 _LATER = "(later)"
 
@@ -89,8 +91,16 @@ class WithColumns:
         )
 
 
-def with_columns(snapshot: Snapshot) -> WithColumns:
-    """The snapshot with a column for each set of interchangeable devices that pending pods claim."""
+def _not_charged(_pods: Sequence[PendingPod]) -> None:
+    """Measures nothing."""
+
+
+def with_columns(snapshot: Snapshot, charge: _Charge = _not_charged) -> WithColumns:
+    """The snapshot with a column for each set of interchangeable devices that pending pods claim.
+
+    Args:
+        charge: is called after each piece of work, with the pods that it was for; without pods, if it was for all.
+    """
     if all(pod.pod_class.devices is None for pod in snapshot.pending):
         return WithColumns(snapshot, snapshot)
     begun = snapshot
@@ -100,9 +110,11 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
     devices = index.devices_beside(snapshot.takers)
     numbers = ClaimedNumbers(devices, snapshot.devices.classes, extended.offered)
     by_pod, on_their_way = dict[str, Claimed](), list[tuple[str, Claimed]]()
+    pods = _PodsOf()
     for pod in snapshot.pending:
         if pod.pod_class.devices is not None and (claimed := numbers.of(pod.pod_class.devices)) is not None:
             by_pod[pod.key] = claimed
+            pods.of(claimed).append(pod)
     for taker in devices.waiting.values():
         if (claimed := numbers.of(taker.pod)) is not None:
             on_their_way.append((taker.node, claimed))
@@ -112,15 +124,31 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
     if len(kinds) > MOST_KINDS:
         return WithColumns(snapshot, begun, {}, extended.running)
     index.columns.retain(kinds)
-    later = _not_searched(index, snapshot, everybody)
-    searched = (claimed for claimed in everybody if later.isdisjoint(claimed.kinds))
-    taking = [claimed for claimed in searched if claimed.numbers or _has_a_node(claimed, index, snapshot)]
+    charge(())
+    later = _not_searched(index, snapshot, everybody, lambda claimed: charge(pods.of(claimed)))
+    taking = list[Claimed]()
+    for claimed in everybody:
+        if later.isdisjoint(claimed.kinds):
+            if claimed.numbers or _has_a_node(claimed, index, snapshot):
+                taking.append(claimed)
+            charge(pods.of(claimed))
     columns = _columns(index, snapshot, taking)
     if not (columns or later):
         return WithColumns(snapshot, begun, {}, extended.running)
     widening = _Widening(begun, extended, index, numbers, columns, later)
     widening.add_waiting(on_their_way)
     return widening.widened(by_pod)
+
+
+class _PodsOf:
+    """The pods that are to get the same; most are of few templates."""
+
+    def __init__(self) -> None:
+        self._pods: dict[int, list[PendingPod]] = {}
+
+    def of(self, claimed: Claimed) -> list[PendingPod]:
+        """Those that wait; none if all of them are on their way."""
+        return self._pods.setdefault(id(claimed), [])
 
 
 def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
@@ -131,10 +159,13 @@ def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> boo
     return not rejected.all()
 
 
-def _not_searched(index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Claimed]) -> set[RequestKind]:
+def _not_searched(
+    index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Claimed], charge: Callable[[Claimed], None]
+) -> set[RequestKind]:
     """The kinds of which it is not known yet which devices they select: a round spends so much on each namespace."""
     missing, searched = set[RequestKind](), set[RequestKind]()
-    for namespace, kind in dict.fromkeys((each.namespace, kind) for each in claimed for kind in each.kinds):
+    asking = {(each.namespace, kind): each for each in claimed for kind in each.kinds}
+    for (namespace, kind), asks in asking.items():
         if kind in searched:
             continue
         try:
@@ -142,6 +173,7 @@ def _not_searched(index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Clai
             searched.add(kind)
         except EffortSpentError:
             missing.add(kind)
+        charge(asks)
     return missing - searched
 
 
@@ -320,7 +352,8 @@ class _Widening:
         """The devices that come free when a pod goes."""
         for claim in own_claims(pod, self._snapshot.devices.claims):
             if claim.allocation is not None:
-                yield from (each.device for each in claim.allocation.devices if not each.admin_access)
+                devices = (each.device for each in claim.allocation.devices if not each.admin_access)
+                yield from (device for device in devices if not self._index.columns.is_had_twice(device))
 
     def _persistent_usage(self) -> tuple[PersistentUsage, ...] | None:
         """No room of a gang is held on the strength of devices that running pods have."""

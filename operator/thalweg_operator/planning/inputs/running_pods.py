@@ -16,7 +16,6 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.rules.reasons.codes import UNRESOLVABLE
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.victims.replacements import place_key, places_of_replacements, recent_moves
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
@@ -98,7 +97,7 @@ class RunningPodsTracker:
         policies, tree = tuple(cluster.policies.ordered), cluster.queues.tree
         anew = self._stale or (policies, tree) != (self._policies, self._queues)
         self._policies, self._queues, self._stale = policies, tree, False
-        read = _Read(backoff.unevictable_reasons(self._ledger, self._clock()), self._wall_clock())
+        read = _Read(self._state.unevictable_reasons(self._clock()), self._wall_clock())
         leaving: set[str] = set()
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key

@@ -16,10 +16,12 @@ from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim
+from flowcore.model.volumes import VolumeChoice
 from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
-from thalweg_operator.reservations.ledger.records.claims import ClaimRecords
+from thalweg_operator.reservations.ledger.records.bound_together import BoundTogether
+from thalweg_operator.reservations.ledger.records.device_claims import DeviceClaimRecords
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -40,8 +42,10 @@ class Ledger:
         held: keys of the pods in phase HELD.
         paused: keys of the pods in phase PAUSED.
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
+        preparing: keys of the pods in phase PREPARING.
+        bound_together: groups of pods that are bound once all have what they need before.
         in_flight: what binder and kube-scheduler may not know of each other yet.
-        claims: claims of pods that we bind, and what others took of devices.
+        device_claims: claims to devices of pods that we bind, and what others took of devices.
         pending: what is remembered of waiting pods, by key.
         arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
@@ -64,8 +68,10 @@ class Ledger:
         self.held: set[str] = set()
         self.paused: set[str] = set()
         self.withdrawing: set[str] = set()
+        self.preparing: set[str] = set()
+        self.bound_together = BoundTogether()
         self.in_flight = InFlight()
-        self.claims = ClaimRecords()
+        self.device_claims = DeviceClaimRecords()
         self.drift = Drift()
         #: Whether changes of the cluster count in ``drift``.
         self.drifts = True
@@ -118,8 +124,9 @@ class Ledger:
         *,
         optional: bool = False,
         planned: bool = False,
-        claims: tuple[PlannedClaim, ...] = (),
-        claims_as_of: int = 0,
+        device_claims: tuple[PlannedClaim, ...] = (),
+        devices_as_of: int = 0,
+        volumes: tuple[VolumeChoice, ...] = (),
     ) -> None:
         """Adds a reservation. Whether there is room is not asked.
 
@@ -128,7 +135,7 @@ class Ledger:
             waiting_group: its atomic group, which waits for victims as a whole.
             optional: whether the group does without it.
             planned: whether the plan in hand places it.
-            claims, claims_as_of: see ``Reservation``.
+            device_claims, devices_as_of, volumes: see ``Reservation``.
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
@@ -155,11 +162,13 @@ class Ledger:
             waiting_group,
             optional,
             generation,
-            claims=claims,
-            claims_as_of=claims_as_of,
+            device_claims=device_claims,
+            devices_as_of=devices_as_of,
+            volumes=volumes,
         )
         self.reservations[pod.key] = reservation
-        self.claims.replace(None, reservation)
+        self.device_claims.replace(None, reservation)
+        self._promise_volumes(None, reservation)
         self.by_node.setdefault(node, set()).add(pod.key)
         self._cluster.numa.claims_changed(node)
         if phase is Phase.AWAITING_VICTIM:
@@ -188,20 +197,23 @@ class Ledger:
         if counts_anew:
             self._count(before, -1)
         self.reservations[key] = after
-        if (before.claims, before.bound_with) != (after.claims, after.bound_with):
-            self.claims.replace(before, after)
+        if before.device_claims != after.device_claims:
+            self.device_claims.replace(before, after)
         for node in {before.node, after.node}:
             self._cluster.numa.claims_changed(node)
         if counts_anew:
             self._count(after, 1)
         if before.waiting_group and not after.waiting_group:
             self._leave_group(before, confirmed=True)
+        if before.volumes != after.volumes:
+            self._promise_volumes(before, after)
+        self.bound_together.replace(before, after)
         if "phase" in fields:
             (self.awaiting.add if after.phase is Phase.AWAITING_VICTIM else self.awaiting.discard)(key)
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
             (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
-            (self.claims.allocating.add if after.phase is Phase.ALLOCATING else self.claims.allocating.discard)(key)
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
+            (self.preparing.add if after.phase is Phase.PREPARING else self.preparing.discard)(key)
         return after
 
     def drop(self, key: str, *, fulfilled: bool = False) -> None:
@@ -217,10 +229,12 @@ class Ledger:
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
-        self.claims.allocating.discard(key)
-        self.claims.replace(reservation, None)
-        if reservation.claims_sent and not fulfilled:
-            self.claims.ended.append(reservation)
+        self.preparing.discard(key)
+        self.bound_together.ended(reservation, fulfilled=fulfilled)
+        self.device_claims.replace(reservation, None)
+        if reservation.devices_asked_for and not fulfilled:
+            self.device_claims.ended.append(reservation)
+        self._promise_volumes(reservation, None)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
@@ -235,6 +249,16 @@ class Ledger:
         if not fulfilled:
             self._occupancy.change_pods(signature, node, -1)
             self.drift.pods.change(signature, node, -1)
+
+    def _promise_volumes(self, before: Reservation | None, after: Reservation | None) -> None:
+        """A reservation with volumes came, changed or went."""
+        storage = self._cluster.storage
+        if before is not None:
+            for choice in before.volumes:
+                storage.take_back(choice, before.pod.key)
+        if after is not None:
+            for choice in after.volumes:
+                storage.promise(choice, after.node, after.pod.key)
 
     def _count(self, reservation: Reservation, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) the room of a reservation."""
@@ -355,7 +379,7 @@ class Ledger:
 
         One whose claims are being given back is planned after that: until then they may say either.
         """
-        reservations, held, releasing = self.reservations, self.held, self.claims.releasing
+        reservations, held, releasing = self.reservations, self.held, self.device_claims.releasing
         waiting = sorted(self._cluster.waiting.items())
         return [
             pod
@@ -382,7 +406,8 @@ class Ledger:
             asked: False: until the next call there is no plan that changes of the cluster could break.
         """
         self.arrivals.begin_plan()
-        self.claims.begin_plan()
+        if not any(self.reservations[key].device_claims for key in self.preparing):
+            self.device_claims.forget_taken()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 

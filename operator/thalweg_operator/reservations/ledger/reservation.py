@@ -10,6 +10,7 @@ import msgspec
 
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim
+from flowcore.model.volumes import ClaimKey, VolumeChoice
 from thalweg_operator.reservations.ledger.transitions import Phase
 
 #: A time before all others.
@@ -46,7 +47,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
         optional: the group does without it.
         generation: of the cluster, when it was planned there.
-        waits_since: since when it waits for its victims, or that its claims are shown and their devices ready.
+        waits_since: since when it waits for its victims, or for what it needs before its binding.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         wave: chain and wave of a nomination.
@@ -58,11 +59,13 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         saving: by how much the plan's cost falls if it leaves its node; None: unknown.
         crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
         rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
-        claims: what its claims have or get there, of a pod that we bind.
-        claims_as_of: generation of the cluster that they were planned for.
-        claims_sent: writes of them were asked for, and may have been carried out.
-        bound_with: names the pods that are bound once the claims of all are there; "": it is by itself.
-        is_ready: its claims are shown as planned, and their devices are ready; or it has none.
+        volumes: what the volume claims of a pod that we bind get before its binding.
+        volumes_shown: keys of those claims of which the watch has shown what we wrote.
+        device_claims: what the device claims of a pod that we bind have or get there.
+        devices_as_of: generation of the cluster that these were planned for.
+        devices_asked_for: writes of these were asked for, and may have been carried out.
+        bound_with: names the pods that are bound once all have what they need before; "": it is by itself.
+        is_ready: it has what it needs before its binding.
     """
 
     pod: Pod
@@ -86,9 +89,11 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     saving: int | None = None
     crowded: bool = False
     rejected: bool = False
-    claims: tuple[PlannedClaim, ...] = ()
-    claims_as_of: int = 0
-    claims_sent: bool = False
+    volumes: tuple[VolumeChoice, ...] = ()
+    volumes_shown: tuple[ClaimKey, ...] = ()
+    device_claims: tuple[PlannedClaim, ...] = ()
+    devices_as_of: int = 0
+    devices_asked_for: bool = False
     bound_with: str = ""
     is_ready: bool = False
 

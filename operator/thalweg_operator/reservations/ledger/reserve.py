@@ -9,6 +9,7 @@ from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.running_pods import EvictionKind
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_after, fits_now, holds
@@ -32,15 +33,16 @@ def reserve(
     *,
     optional: bool = False,
     planned: bool = False,
-    claims: tuple[PlannedClaim, ...] = (),
-    claims_as_of: int = 0,
+    device_claims: tuple[PlannedClaim, ...] = (),
+    devices_as_of: int = 0,
+    volumes: tuple[VolumeChoice, ...] = (),
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
     Only amounts, ports and NUMA zones are checked: whether the node object is still the planned one, whether rules
     between pods still hold and whether its devices are free is the caller's to ask (``node_changed_since``, ``drift``,
-    ``ClaimRecords.taken_since``). Nobody checks after the binder,
-    so for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
+    ``DeviceClaimRecords.taken_since``), and whether its volumes are (``volume_steps.needed``). Nobody checks after the
+    binder, so for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
 
     A pod with victims may have their room, but nobody else gets any of it; it is not to be bound before they have left
     (``waits_for_victim``). A place that is held for it is its own already.
@@ -50,7 +52,7 @@ def reserve(
         waiting_group: the atomic group that waits for victims as a whole; "": the pod waits by itself, or not.
         optional: whether the group does without it.
         planned: whether the plan in hand places it.
-        claims, claims_as_of: see ``Reservation``.
+        device_claims, devices_as_of, volumes: see ``Reservation``.
     """
     current = cluster.waiting.get(pod.key)
     if current is None or current.uid != pod.uid or current.blocked_reason or current.unsupported_reason:
@@ -59,7 +61,7 @@ def reserve(
     if known is not None:
         if not _confirm(cluster, ledger, known, current, node, owner):
             return False
-        ledger.change(pod.key, claims=claims, claims_as_of=claims_as_of)
+        ledger.change(pod.key, device_claims=device_claims, devices_as_of=devices_as_of, volumes=volumes)
         return True
     victims = _victims(cluster, ledger, current, node, evictions)
     if victims is None:
@@ -83,8 +85,9 @@ def reserve(
         waiting_group,
         optional=optional,
         planned=planned,
-        claims=claims,
-        claims_as_of=claims_as_of,
+        device_claims=device_claims,
+        devices_as_of=devices_as_of,
+        volumes=volumes,
     )
     return True
 

@@ -15,7 +15,7 @@ class Phase(Enum):
     AWAITING_VICTIM = "awaiting victim"
     AWAITING_REPLACEMENT = "awaiting replacement"
     HELD = "held"
-    ALLOCATING = "allocating"
+    PREPARING = "preparing"
     BINDING = "binding"
     PAUSED = "paused"
     QUEUED = "queued"
@@ -30,7 +30,7 @@ MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
     Phase.AWAITING_REPLACEMENT: "a running pod leaves its node; its controller's next pod comes here",
     Phase.HELD: "its victims have left, or it replaces a pod that leaves; the place is kept until a round confirms it",
-    Phase.ALLOCATING: "its claims, or those of a pod of its gang, get their devices; it is bound when these are ready",
+    Phase.PREPARING: "its claims, or those of a pod of its gang, get volumes and devices; then it is bound",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
     Phase.QUEUED: "it waits for its wave",
@@ -65,8 +65,11 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     ): "in a chain of moves, the pods have left whose room the replacement takes",
     (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
     (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
-    (Phase.BINDING, Phase.ALLOCATING): "the pod or another one of its gang has claims, which are to be reserved first",
-    (Phase.ALLOCATING, Phase.BINDING): "all claims are reserved for the pod and its gang, and their devices are ready",
+    (Phase.BINDING, Phase.PREPARING): "the pod or another one of its gang has claims, which are to get theirs first",
+    (
+        Phase.PREPARING,
+        Phase.BINDING,
+    ): "all claims of the pod and its gang have their volumes, and their devices are ready",
     (Phase.BINDING, Phase.PAUSED): "the API server refuses to bind the pod, and its gang has begun",
     (Phase.PAUSED, Phase.BINDING): "the pause is over",
     (Phase.QUEUED, Phase.RESERVED): "its wave began, or it needs no wave, and kube-scheduler will come to it by itself",
@@ -88,9 +91,9 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     ): "the replacement has come, none comes in time, or the pod stays",
     (Phase.HELD, None): "no round confirms the place, or the pod is bound or gone",
     (
-        Phase.ALLOCATING,
+        Phase.PREPARING,
         None,
-    ): "a claim cannot be had, a device does not get ready, its gang cannot come, or the pod is bound or gone",
+    ): "a claim does not get its volume or device, its gang cannot come, or the pod is bound or gone",
     (Phase.BINDING, None): "the pod is seen bound or gone, the API server will not bind it, or its gang cannot come",
     (Phase.PAUSED, None): "the place is not as planned, the gang has not begun after all, or the pod is bound or gone",
     (Phase.QUEUED, None): "the placement does not hold any more, or the pod is bound or gone",

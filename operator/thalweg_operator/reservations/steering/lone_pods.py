@@ -169,8 +169,9 @@ def _is_plain(pod: Pod) -> bool:
         and not pod.gated
         and not pod.nominated_node
         and pod.constraints is None
-        and not (pod.unsupported_reason or pod.unbindable_reason or pod.over_limit)
+        and not (pod.unsupported_reason or pod.over_limit)
         and not pod.pod_class.volumes
+        and pod.pod_class.devices is None
         and pod.pod_class.numa is None
     )
 

@@ -155,7 +155,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     ledger, key, now = state.ledger, pod.key, state.now
     records = state.nominations
     records.unseen_wakes.pop(key, None)
-    until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
+    until = now + (PROVISIONING_SECONDS if pod.claims_volumes else _PASSING_SECONDS)
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
     if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):

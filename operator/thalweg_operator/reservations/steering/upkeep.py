@@ -89,7 +89,7 @@ def _sweep_nomination(state: SteeringState, reservation: Reservation) -> None:
         # kube-scheduler erases no nomination of a pod that may not preempt: nothing else tells it to try again.
         record.refused_early = False
         wake(state, pod)
-    patience = PROVISIONING_SECONDS if pod.unbindable_reason else _FOLLOW_SECONDS
+    patience = PROVISIONING_SECONDS if pod.claims_volumes else _FOLLOW_SECONDS
     waited = state.now - reservation.since
     # A pod that passed may be bound in spite of all that.
     is_overdue = reservation.phase is Phase.NOMINATED and waited > _OVERDUE_SECONDS

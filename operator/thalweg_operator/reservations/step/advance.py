@@ -8,6 +8,7 @@ from __future__ import annotations
 from thalweg_operator.reservations.effects import (
     Allocate,
     Bind,
+    BindClaim,
     Effect,
     Evict,
     Nominate,
@@ -40,7 +41,8 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
-from thalweg_operator.reservations.step import allocations, bindings, leftovers, plans, watches
+from thalweg_operator.reservations.step import bindings, plans, watches
+from thalweg_operator.reservations.step.before_binding import leftovers, preparing, releasing
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (
     after_restart,
@@ -110,7 +112,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             nomination_events.adopt_nominations(state)
         case TimePassed():
             _time_passed(state)
-    allocations.settle(state)
+    preparing.settle(state)
     if ledger.round_wanted or ledger.round_at_once:
         ledger.helped += ledger.round_wanted
         state.effects.append(RequestRound(at_once=ledger.round_at_once))
@@ -125,10 +127,10 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
     match write:
         case Bind():
             bindings.answered(state, write, answer, event.reason)
-        case Allocate():
-            allocations.answered(state, write, answer, event.reason)
+        case Allocate() | BindClaim():
+            preparing.answered(state, write, answer, event.reason)
         case ReleaseClaims():
-            allocations.claims_released(state, write, answer)
+            releasing.answered(state, write, answer)
         case Evict():
             if answer is not Answer.RETRYING:
                 (state.checking if write.dry_run else state.evicting).discard(write.pod.uid)
@@ -159,7 +161,7 @@ def _time_passed(state: State) -> None:
     bindings.send_again(state)
     if now - state.claims_seen >= _CLAIMS_EVERY:
         state.claims_seen = now
-        allocations.look_after_devices(state)
+        preparing.time_passed(state)
         if not state.is_delivering:
             leftovers.free_leftovers(state)
     if state.is_delivering:

@@ -41,7 +41,7 @@ class PlanInHand:
         in_groups: whether any placement belongs to a group, so that nothing is handed on before its end.
         waiting_groups: names of those whose victims have left and whose places this plan confirms.
         awaiting: keys of pods that were handed on just now, and wait for victims.
-        claiming: pods of groups that are bound once the claims of all are reserved: keys, by the group's name.
+        bound_together: groups whose pods are bound together, after what one of them needs before: keys of their pods.
     """
 
     waiting: list[Reserved] = field(default_factory=list)
@@ -50,4 +50,4 @@ class PlanInHand:
     in_groups: bool = False
     waiting_groups: set[str] = field(default_factory=set)
     awaiting: list[str] = field(default_factory=list)
-    claiming: dict[str, list[str]] = field(default_factory=dict)
+    bound_together: dict[str, list[str]] = field(default_factory=dict)

@@ -7,10 +7,12 @@ required pods has its reservation, no earlier.
 
 from __future__ import annotations
 
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, WaitingMode
+from flowcore.model.volumes import VolumeChoice
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import (
@@ -22,12 +24,13 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight
-from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
-from thalweg_operator.reservations.step import allocations
+from thalweg_operator.reservations.step.before_binding import preparing
+from thalweg_operator.reservations.step.before_binding.volume_steps import needed
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
@@ -57,15 +60,15 @@ def plan_made(state: State, event: PlanMade) -> None:
             if not ledger.waiting_groups[name].members.isdisjoint(ledger.waiting_groups[name].required):
                 plan.broken.setdefault(name, False)  # the round has no place any more for a pod of it
         standing = _whole_groups(state, plan, event.generation)
-        plan.claiming = {
+        plan.bound_together = {
             reserved.group: []
             for reserved in standing
-            if reserved.group and ledger.reservations[reserved.pod.key].claims and reserved.owner is Owner.BINDER
+            if reserved.group and preparing.is_needed(ledger.reservations[reserved.pod.key])
         }
         for reserved in standing:
             _hand_on(state, plan, reserved)
-        for name, keys in plan.claiming.items():
-            allocations.begin(state, keys, f"{name} of plan {event.number}")
+        for name, keys in plan.bound_together.items():
+            preparing.begin(state, keys, f"{name} of plan {event.number}")
         for name in waited:
             members = ledger.waiting_groups[name].members if name in plan.broken else ()
             for key in sorted(members):
@@ -90,6 +93,9 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         plan.waiting_groups.add(waiting_group)
     pod = None if group in plan.broken else _reserve(state, placement, owner, event)
     if pod is None:
+        if placement.device_claims is None and not placement.waits:
+            # Verdicts on its node and the search for its devices differ: at once it would be planned so again.
+            state.pod_refused(placement.pod, f"its claims get no devices on {placement.node} beside those of others")
         conflicts = _drop(state, placement, owner) or plan.broken.get(group, False)
         if plan.broken.get(group):
             backoff.conflicted(state.ledger, placement.pod, state.now)
@@ -132,6 +138,11 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
     if held is not None and held.phase is Phase.HELD and not is_held_place(held, current, placement.node, owner):
         victims.release(state, held)  # planned anew, like any other
         return None
+    volumes = _volumes(state, placement, current, held) if owner is Owner.BINDER else ()
+    if volumes is None:
+        if held is not None and held.phase is Phase.HELD:
+            victims.release(state, held)  # planned anew, like any other
+        return None
     places = replacements.reserve_places(state, placement.victims, event.generation)
     if places is None:
         return None
@@ -145,8 +156,9 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         waiting_group,
         optional=placement.optional,
         planned=True,
-        claims=placement.claims or (),
-        claims_as_of=event.generation,
+        device_claims=placement.device_claims or (),
+        devices_as_of=event.generation,
+        volumes=volumes,
     ):
         for key in places:
             replacements.release_place(state, key, "dropped")
@@ -156,12 +168,23 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
 
 def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> bool:
     """Whether the devices that claims are to get are as free as the plan knew them."""
-    records, pod = state.ledger.claims, placement.pod
+    records, pod = state.ledger.device_claims, placement.pod
     if pod.key in records.releasing and records.releasing[pod.key].uid == pod.uid:
         return False
-    if placement.claims is None:
+    if placement.device_claims is None:
         return placement.waits  # victims have them still; a later round says which ones it gets
-    return not records.taken_since(placement.claims, generation, slices=True)
+    return not records.taken_since(placement.device_claims, generation, slices=True)
+
+
+def _volumes(
+    state: State, placement: PlannedPlacement, pod: Pod, held: Reservation | None
+) -> tuple[VolumeChoice, ...] | None:
+    """What the volume claims of a pod that we bind still get; None where the plan does not hold any more."""
+    if not pod.pod_class.volumes:
+        return ()
+    pods = state.cluster.pods
+    leaving = [pods[key] for key in (victim_key(pod), *(each.key for each in placement.victims)) if key in pods]
+    return needed(state.cluster, pod, placement.node, placement.volumes, [*leaving, *([held.pod] if held else ())])
 
 
 def _acts_as_planned(policy: Policy | None, planned: Policy) -> bool:
@@ -244,16 +267,16 @@ def _is_ours(state: State, reserved: Reserved) -> bool:
 
 
 def _hand_on(state: State, plan: PlanInHand, reserved: Reserved) -> None:
-    pod, placement = reserved.pod, reserved.placement
+    pod, placement, group = reserved.pod, reserved.placement, reserved.group
     state.effects.append(CountPlacement("reserved"))
     if state.ledger.waits_for_victim(pod.key):
         plan.awaiting.append(pod.key)  # other pods must leave their places first
         return
     if reserved.owner is Owner.BINDER:
-        if reserved.group in plan.claiming:
-            plan.claiming[reserved.group].append(pod.key)  # the claims of all first, then all bindings
-        elif state.ledger.reservations[pod.key].claims:
-            allocations.begin(state, [pod.key])
+        if group in plan.bound_together:
+            plan.bound_together[group].append(pod.key)  # the claims of all first, then all bindings
+        elif preparing.is_needed(state.ledger.reservations[pod.key]):
+            preparing.begin(state, [pod.key])
         else:
             state.effects.append(Bind(pod, placement.node, state.cluster.generation))
     else:
@@ -278,7 +301,11 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
         if unplaced.planned:
             rejected = backoff.rejected_nodes(state.cluster, state.ledger, pod, state.now)
             if rejected:
-                text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
+                nodes = ", ".join(rejected)
+                if delivery.steered:
+                    text += f" kube-scheduler refused it on {nodes}: {pod.unschedulable_message}"
+                else:
+                    text += f" No volume was provisioned for it on {nodes} a short time ago."
         state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
         if policy.waiting is WaitingMode.AUTO and pod.gated and pod.gang is None:
             _let_autoscalers_see(state, unplaced)

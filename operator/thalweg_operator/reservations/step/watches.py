@@ -6,7 +6,7 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
+from flowcore.cluster.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES, STORAGE_OBJECTS
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
@@ -23,7 +23,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import lone_pods, nomination_events
-from thalweg_operator.reservations.step import allocations
+from thalweg_operator.reservations.step.before_binding import preparing
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 
@@ -132,10 +132,12 @@ def object_event(state: State, event: ObjectEvent) -> None:
             before = store.objects(cluster).get(key) if store in _OF_DEVICES else None
             ledger.round_wanted |= store.put(cluster, key, value)
             if store is RESOURCE_CLAIMS:
-                allocations.claim_changed(state, key, before, value)
+                preparing.device_claim_changed(state, key, before, value)
                 victims.settle(state, state.freed_devices.claim_changed(key, value))
             elif store is RESOURCE_SLICES:
-                ledger.claims.slice_changed(key, before, value, cluster.generation)
+                ledger.device_claims.slice_changed(key, before, value, cluster.generation)
+            elif store is STORAGE_OBJECTS and ledger.preparing:
+                preparing.go_on(state, cluster.storage.pods_that_await(key))
 
 
 def _node_changed(state: State, change: NodeChange) -> None:

@@ -11,6 +11,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
     Allocate,
     Bind,
+    BindClaim,
     ClearNomination,
     Evict,
     Nominate,
@@ -23,10 +24,13 @@ from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
+from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
 
+#: Phases in which a pod's claims are written: before that nobody is bound.
+_HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
 #: Why a binding is not sent at the end. The next leader plans the pod.
 OPERATOR_ENDS = "operator ends"
 
@@ -37,12 +41,12 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
     match write:
         case Bind():
             return not bind_problem(cluster, ledger, write, retry=True)
-        case Allocate():
+        case Allocate() | BindClaim():
             reservation = ledger.reservations.get(write.pod.key)
             return (
                 reservation is not None
                 and reservation.id == write.reservation
-                and reservation.phase is Phase.ALLOCATING
+                and reservation.phase is Phase.PREPARING
                 and write.node in cluster.nodes
                 and not ledger.ends
             )
@@ -101,6 +105,9 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
         return "node changed"
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
+    reservation = ledger.reservations.get(key)
+    if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_claims(cluster, reservation):
+        return "claims lost"
     gang = write.pod.gang
     begun = gang is not None and has_begun(cluster, ledger, gang.key)
     if ends and not _is_placed_together(cluster, write.pod):
@@ -164,8 +171,9 @@ def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | N
     pod = cluster.waiting.get(key)
     if pod is None or pod.uid != uid:
         return None
-    on_the_way = key in ledger.reservations and key not in ledger.paused and key not in ledger.claims.allocating
-    if on_the_way and not ledger.waits_for_victim(key):
+    reservation = ledger.reservations.get(key)
+    waits = key in ledger.paused or (key in ledger.preparing and reservation is not None and reservation.device_claims)
+    if reservation is not None and not waits and not ledger.waits_for_victim(key):
         record = ledger.known_record(pod)
         return pod if record is not None and record.opening_refused else None
     return pod

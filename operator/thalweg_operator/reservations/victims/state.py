@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.records.freed_devices import FreedDevices
 from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.ledger.state import LedgerState
-from thalweg_operator.reservations.victims.freed_devices import FreedDevices
 from thalweg_operator.reservations.victims.moves import Moves, PartialSince
 
 
@@ -30,6 +33,16 @@ class VictimsState(LedgerState):
         self.checking: set[str] = set()
         self.partial_gangs: dict[GangKey, PartialSince] = {}
         self.victims_seen = self.gangs_seen = NEVER
+
+    def unevictable_reasons(self, now: float) -> Mapping[str, str]:
+        """Why pods are not to be evicted now, by UID. Nobody leaves whose devices may not come free."""
+        reasons = backoff.unevictable_reasons(self.ledger, now)
+        if not self.freed_devices.late:
+            return reasons
+        names = ", ".join("/".join(key) for key in sorted(self.freed_devices.late))
+        text = f"claims of pods that left have devices still, and nobody uses them: {names}"
+        pods = (pod for pod in self.cluster.pods.values() if pod.node_name and pod.pod_class.devices is not None)
+        return {**dict.fromkeys((pod.uid for pod in pods), text), **reasons}
 
     def evict(self, effect: Evict) -> None:
         """Asks for an eviction or its dry run, which is then under way until it is answered."""

@@ -97,7 +97,7 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
     if state.is_delivering:
         return  # more of a group may come, with victims of its own; the next look settles what is left
     for members in _awaiting(ledger, keys):
-        if any(member.victims or state.freed_devices.awaits(member) for member in members):
+        if any(member.victims or state.freed_devices.waits(member) for member in members):
             continue
         if not all(may_come(state.cluster, ledger, member) for member in members):
             continue

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.questions.diagnosis.fixes.proposals.device_relaxations import device_relaxations
 from flowcore.questions.diagnosis.fixes.proposals.relaxations import NEVER, Relaxation, Site, WithoutRule, relaxations
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted
 from flowcore.questions.scenario.hypothetical.changes import Change
@@ -29,7 +30,12 @@ class Relaxed:
 
     def __init__(self, judge: Judge, wanted: Sequence[Wanted]) -> None:
         self._judge, self._wanted = judge, wanted
-        every = (relaxation for pods in wanted for relaxation in relaxations(pods, judge.snapshot))
+        every = (
+            relaxation
+            for kind in (relaxations, device_relaxations)
+            for pods in wanted
+            for relaxation in kind(pods, judge.snapshot)
+        )
         self.all: tuple[Relaxation, ...] = tuple(_unique(every))
 
     def singles(self, *, others: bool = False) -> Iterator[Proposal]:

@@ -69,6 +69,6 @@ def _may_move(scenario: Scenario, pod: RunningPod, running: RunningPods) -> bool
         and not pod.gang
         and not pod.unevictable_reason
         and not known.immovable_reason
-        and not known.unbindable_reason
+        and not known.pod_class.volumes
         and all(running.budgets.get(budget, 0) > 0 for budget in pod.budgets)
     )

@@ -7,7 +7,7 @@ settles on the smallest change: the amount that suffices, the node that takes th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
@@ -230,7 +230,7 @@ class HigherCap:
             for limit in rules.limits
         )
         signature = msgspec.structs.replace(wanted.signature, constraints=msgspec.structs.replace(rules, limits=limits))
-        return Wanted(wanted.pod, signature, wanted.keys, wanted.policy)
+        return replace(wanted, signature=signature)
 
     def concerns(self, limit: MaxPerDomain) -> bool:
         """Whether a limit is the constraint's, and one that can be raised."""

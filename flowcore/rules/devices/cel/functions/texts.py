@@ -26,6 +26,8 @@ MAX_PATTERN = 10 * 1024
 _PATTERN_BYTES, _PATTERNS = 2**20, 128
 #: Units for a pattern that is too large. Others: for an instruction that is made, and for so many steps of a search.
 _TOO_LARGE, _STEPS_A_UNIT = 8_000, 1_000
+#: Characters of a text that costs a unit to make.
+_CHARACTERS_A_UNIT = 10
 #: Units for each match that a text may have.
 _MATCH = 4
 _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -97,10 +99,16 @@ def _last_index(_state: Evaluation, text: CelValue, part: CelValue, last: CelVal
     return text.rfind(part, 0, last + len(part))
 
 
-def _replace(_state: Evaluation, text: CelValue, old: CelValue, new: CelValue, most: CelValue = -1) -> CelValue:
-    if len(text) + text.count(old) * len(new) > MAX_SIZE:
-        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
+def _replace(state: Evaluation, text: CelValue, old: CelValue, new: CelValue, most: CelValue = -1) -> CelValue:
+    _make(state, len(text) + text.count(old) * len(new))
     return text.replace(old, new, most)
+
+
+def _make(state: Evaluation, size: int) -> None:
+    """Takes note of a text that is about to be made: it may be much longer than those of which it is made."""
+    if size > MAX_SIZE:
+        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
+    state.spend(size // _CHARACTERS_A_UNIT)
 
 
 def _split(_state: Evaluation, text: CelValue, separator: CelValue, most: CelValue = -1) -> CelValue:
@@ -123,11 +131,10 @@ def _substring(_state: Evaluation, text: CelValue, start: CelValue, end: CelValu
     return text[start:end]
 
 
-def _join(_state: Evaluation, texts: CelValue, separator: CelValue = "") -> CelValue:
+def _join(state: Evaluation, texts: CelValue, separator: CelValue = "") -> CelValue:
     if not all(isinstance(text, str) for text in texts):
         raise no_overload("join")
-    if sum(map(len, texts)) + len(separator) * len(texts) > MAX_SIZE:
-        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
+    _make(state, sum(map(len, texts)) + len(separator) * len(texts))
     return separator.join(texts)
 
 

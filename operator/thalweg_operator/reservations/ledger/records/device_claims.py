@@ -1,4 +1,4 @@
-"""Claims of pods that are on their way to a node by our binding, and who else took devices meanwhile."""
+"""Device claims of pods that are on their way to a node by our binding, and who else took devices meanwhile."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ class ReleasingPod(msgspec.Struct, gc=False):
     is_written: bool = False
 
 
-class ClaimRecords:
-    """What is remembered of claims between steps.
+class DeviceClaimRecords:
+    """What is remembered of device claims between steps.
 
     Attributes:
         users: keys of the pods with a reservation that a claim is planned for, by the claim's key.
-        groups: keys of the pods that are bound once the claims of all are there, by the group's name.
-        lost: names of groups that lost a pod.
-        allocating: keys of the pods in phase ALLOCATING.
         releasing: what pods give back, by the pod's key; meanwhile they are not planned.
         ended: reservations that ended without their pod being bound, and whose claims may be written.
         idle_since: since when nobody uses what we allocated, by the claim's key.
@@ -44,9 +41,6 @@ class ClaimRecords:
 
     def __init__(self) -> None:
         self.users: dict[ClaimKey, set[str]] = {}
-        self.groups: dict[str, set[str]] = {}
-        self.lost: set[str] = set()
-        self.allocating: set[str] = set()
         self.releasing: dict[str, ReleasingPod] = {}
         self.ended: list[Reservation] = []
         self.idle_since: dict[ClaimKey, float] = {}
@@ -59,18 +53,12 @@ class ClaimRecords:
 
     def replace(self, before: Reservation | None, after: Reservation | None) -> None:
         """A reservation changed, or it came (before: None), or it ended (after: None)."""
-        if before is not None and before.claims:
-            for key in {claim.key for claim in before.claims}:  # a pod may name one twice
+        if before is not None:
+            for key in {claim.key for claim in before.device_claims}:  # a pod may name one twice
                 _discard(self.users, key, before.pod.key)
-        if before is not None and before.bound_with:
-            _discard(self.groups, before.bound_with, before.pod.key)
-            if after is None:
-                self.lost.add(before.bound_with)
         if after is not None:
-            for claim in after.claims:
+            for claim in after.device_claims:
                 self.users.setdefault(claim.key, set()).add(after.pod.key)
-            if after.bound_with:
-                self.groups.setdefault(after.bound_with, set()).add(after.pod.key)
 
     def take_ended(self) -> list[Reservation]:
         """Reservations that ended since the last call."""
@@ -79,10 +67,9 @@ class ClaimRecords:
 
     # --- what others take ---
 
-    def begin_plan(self) -> None:
-        """What was taken before is known to the next plan."""
-        if not self.allocating:
-            self._taken.clear()
+    def forget_taken(self) -> None:
+        """What was taken before is known to the next plan, and concerns no older one."""
+        self._taken.clear()
 
     def claim_changed(
         self,

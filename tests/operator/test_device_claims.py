@@ -18,7 +18,7 @@ from support.fake_api import hang_up, refusal, serving
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.delivery.claim_writer import ClaimWriter
+from thalweg_operator.delivery.claims.device_claims import DeviceClaimWriter
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.events import Answer
@@ -122,7 +122,7 @@ class ClaimServer:
 class Scene:
     """A writer, and the answers that the ledger gets."""
 
-    def __init__(self, writer: ClaimWriter, answers: list[tuple[Answer, str]], metrics: Metrics) -> None:
+    def __init__(self, writer: DeviceClaimWriter, answers: list[tuple[Answer, str]], metrics: Metrics) -> None:
         self.writer, self.answers, self.metrics = writer, answers, metrics
 
     async def answer(self, write: Allocate | ReleaseClaims) -> tuple[Answer, str]:
@@ -153,7 +153,7 @@ async def writing(server: ClaimServer, folder: Path, *, wanted: bool = True) -> 
 
     metrics = Metrics()
     async with serving(server.app, folder) as connection:
-        writer = ClaimWriter(connection, WantingShell(), metrics, 4, backoff=SOON, refused=SOON)  # type: ignore[arg-type]
+        writer = DeviceClaimWriter(connection, WantingShell(), metrics, 4, backoff=SOON, refused=SOON)  # type: ignore[arg-type]
         task = asyncio.create_task(writer.run())
         try:
             yield Scene(writer, answers, metrics)

@@ -78,8 +78,8 @@ class _NotToBeHad(Exception):
     """A claim cannot be had as planned; the message says why."""
 
 
-class ClaimWriter:
-    """Carries out what is decided about claims, many at once."""
+class DeviceClaimWriter:
+    """Carries out what is decided about device claims, many at once."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ClaimWriter:
             refused: the same where the API server refuses that claims are given back.
         """
         self._api_client, self._shell, self._metrics, self._refused_backoff = api_client, shell, metrics, refused
-        self._queue = WriteQueue("claims", concurrency, self._try, metrics, backoff)
+        self._queue = WriteQueue("devices", concurrency, self._try, metrics, backoff)
         #: By pod: its lock, and how many hold or want it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 

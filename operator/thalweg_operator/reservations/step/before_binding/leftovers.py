@@ -15,7 +15,7 @@ from flowcore.model.resource_claims import ResourceClaim
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.step.allocations import release
+from thalweg_operator.reservations.step.before_binding.releasing import release
 from thalweg_operator.reservations.step.state import State
 
 #: Seconds after which an allocation that nobody uses is freed.
@@ -24,7 +24,7 @@ IDLE_SECONDS: Final = 10.0
 
 def free_leftovers(state: State) -> None:
     """Frees what was left over for long enough."""
-    records, left = state.ledger.claims, _leftovers(state)
+    records, left = state.ledger.device_claims, _leftovers(state)
     records.idle_since = {key: records.idle_since.get(key, state.now) for key in left}
     pods: dict[str, tuple[Pod, list[ReleasedClaim]]] = {}
     for key, consumers in left.items():
@@ -57,11 +57,11 @@ def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
 
 def _is_left(state: State, claim: ResourceClaim, waiting: dict[str, Pod]) -> bool:
     ledger = state.ledger
-    if (claim.namespace, claim.name) in ledger.claims.users:
+    if (claim.namespace, claim.name) in ledger.device_claims.users:
         return False
     for uid in claim.reserved_for:
         pod = waiting.get(uid)
-        if pod is None or pod.key in ledger.reservations or pod.key in ledger.claims.releasing:
+        if pod is None or pod.key in ledger.reservations or pod.key in ledger.device_claims.releasing:
             return False
         policy = state.policy_of(pod)
         if policy is None or delivery_of(policy).owner is not Owner.BINDER:

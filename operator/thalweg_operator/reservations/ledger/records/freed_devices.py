@@ -2,7 +2,7 @@
 
 Source: kube-controller-manager: the resource claim controller looks at a claim when a pod of it has ended, and the
 garbage collector deletes claims that were made for a pod. A round in between would find the devices taken, and might
-evict others for them.
+evict others for them. Where they do not come free, whoever else left would leave in vain too.
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ class _Awaited:
 
 
 class FreedDevices:
-    """Pods that claim devices, whose victims have left, and whose victims' claims have devices still."""
+    """Pods that claim devices, whose victims have left, and whose victims' claims have devices still.
+
+    Attributes:
+        late: uids of claims that have devices still after too long, though nobody uses them, by key.
+    """
 
     def __init__(self) -> None:
         self._awaited: dict[str, _Awaited] = {}
+        self.late: dict[ClaimKey, str] = {}
 
     def victim_left(
         self, victim: Pod, claims: Mapping[ClaimKey, ResourceClaim], waiting: Iterable[Reservation], now: float
@@ -67,6 +72,13 @@ class FreedDevices:
     def claim_changed(self, key: ClaimKey, claim: ResourceClaim | None) -> list[str]:
         """A claim changed, None: it is gone; keys of the pods that wait for no claim any more."""
         done = []
+        if key in self.late and (
+            claim is None
+            or claim.allocation is None
+            or claim.uid != self.late[key]
+            or any(consumer != claim.controller for consumer in claim.reserved_for)
+        ):
+            del self.late[key]
         for pod, awaited in self._awaited.items():
             if key in awaited.claims and (
                 claim is None or claim.allocation is None or claim.uid != awaited.claims[key]
@@ -78,7 +90,7 @@ class FreedDevices:
             del self._awaited[pod]
         return sorted(done)
 
-    def awaits(self, reservation: Reservation) -> bool:
+    def waits(self, reservation: Reservation) -> bool:
         """Whether a pod waits for devices of victims that have left."""
         awaited = self._awaited.get(reservation.pod.key)
         return awaited is not None and awaited.reservation == reservation.id
@@ -92,6 +104,7 @@ class FreedDevices:
                 del self._awaited[pod]
             elif now - awaited.since > SECONDS:
                 del self._awaited[pod]
+                self.late |= awaited.claims
                 names = ", ".join("/".join(key) for key in sorted(awaited.claims))
                 text = f"claims of pods that left for it still have devices after {SECONDS:.0f} s: {names}"
                 overdue.append((reservation, text))

@@ -1,0 +1,89 @@
+"""What the device claims of a pod need before the pod is bound: devices, chosen by the plan, that are ready.
+
+Source: kube-scheduler plugins/dynamicresources (Reserve, PreBind). What is written counts once the watch shows it: then
+it shows too what others wrote before, so that no device is had twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
+from thalweg_operator.reservations.effects import Allocate
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
+from thalweg_operator.reservations.step.before_binding.progress import READY, ClaimsState, Progress
+
+
+def writes(cluster: Cluster, reservation: Reservation) -> Iterator[Allocate]:
+    """What is to be written for a pod's claims, as far as the watch shows."""
+    claims = reservation.device_claims
+    if not has_claims(cluster, reservation):
+        yield Allocate(reservation.pod, reservation.node, reservation.id, claims)
+
+
+def refusal(write: Allocate, reason: str) -> str:
+    """What a pod is told whose claims cannot be written."""
+    return f"its claims could not be reserved for {write.node}: {reason}"
+
+
+def loss(reservation: Reservation, before: ResourceClaim | None, after: ResourceClaim | None) -> str:
+    """What a pod is told that a claim is not reserved for any more; "": that did not happen."""
+    uid = reservation.pod.uid
+    if before is None or uid not in before.reserved_for or (after is not None and uid in after.reserved_for):
+        return ""
+    key = f"{before.namespace}/{before.name}"
+    return f"ResourceClaim {key} is not reserved for it any more"
+
+
+def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState:
+    """How far the claims of a pod are by what the watch shows."""
+    planned_claims = reservation.device_claims
+    if not has_claims(cluster, reservation):
+        return ClaimsState(Progress.PENDING, is_written=False)
+    if ledger.device_claims.taken_since(planned_claims, reservation.devices_as_of, slices=False):
+        return ClaimsState(Progress.TAKEN)
+    claims = [cluster.devices.claims[planned.key] for planned in planned_claims]
+    failure = next((claim.failure for claim in claims if claim.failure), "")
+    if failure:
+        return ClaimsState(Progress.FAILED, f"a device will not get ready: {failure}")
+    awaited = _awaited(cluster, reservation)
+    if awaited:
+        return ClaimsState(Progress.PENDING, f"its devices on {reservation.node} are not ready: {awaited}")
+    return READY
+
+
+def overdue(cluster: Cluster, reservation: Reservation, now: float, timeout: float) -> str:
+    """What a pod is told whose devices take too long; "": they do not.
+
+    Args:
+        timeout: seconds that a driver may take.
+    """
+    if not reservation.device_claims or reservation.waits_since == NEVER or now - reservation.waits_since <= timeout:
+        return ""
+    awaited = _awaited(cluster, reservation) if has_claims(cluster, reservation) else "the allocation is not shown"
+    return f"devices were not ready within {timeout:g} s: {awaited}" if awaited else ""
+
+
+def has_claims(cluster: Cluster, reservation: Reservation) -> bool:
+    """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it."""
+    return all(_shows(cluster, reservation, planned) for planned in reservation.device_claims)
+
+
+def _shows(cluster: Cluster, reservation: Reservation, planned: PlannedClaim) -> bool:
+    """Whether the watch shows that a claim has what was planned, and is reserved for the pod."""
+    claim = cluster.devices.claims.get(planned.key)
+    return (
+        claim is not None
+        and claim.uid == planned.uid
+        and claim.allocation is not None
+        and claim.allocation.is_like(planned.allocation)
+        and reservation.pod.uid in claim.reserved_for
+    )
+
+
+def _awaited(cluster: Cluster, reservation: Reservation) -> str:
+    """The devices of a pod that are not ready, each with the conditions that it lacks; "": all are."""
+    claims = (cluster.devices.claims[planned.key] for planned in reservation.device_claims)
+    return ", ".join(device for claim in claims for device in claim.awaited)

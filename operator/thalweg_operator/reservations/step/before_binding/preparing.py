@@ -1,0 +1,231 @@
+"""From a plan to the bindings of pods with claims: these get their volumes and devices, then the pods are bound.
+
+Claims are written one by one, and the API server may refuse any. So the claims of a gang come first, then all of its
+bindings; if a pod cannot have its own before any pod of the gang may have a node, the gang ends, and its pods are
+planned anew. What is written counts once the watch shows it.
+
+This is the same for all kinds of claims. What a kind needs and how far it is, is in ``volume_steps`` and
+``device_steps``; devices are given back where their pod does not come (``releasing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.resource_claims import ResourceClaim
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WriteCondition
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.before_binding import device_steps, releasing, volume_steps
+from thalweg_operator.reservations.step.before_binding.progress import ClaimsState, Progress
+from thalweg_operator.reservations.step.state import State
+from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
+from thalweg_operator.reservations.waiting_codes import BACKING_OFF, WAITING_FOR_DEVICES
+
+
+def is_needed(reservation: Reservation) -> bool:
+    """Whether a pod that we bind needs something before."""
+    return reservation.owner is Owner.BINDER and bool(reservation.volumes or reservation.device_claims)
+
+
+def begin(state: State, keys: Sequence[str], group: str = "") -> None:
+    """Asks for what the claims of planned pods get. The pods are bound together once all have it.
+
+    Args:
+        keys: of the pods; some of them may need nothing.
+        group: its name; "": one pod by itself.
+    """
+    cluster, ledger = state.cluster, state.ledger
+    for key in keys:
+        reservation = ledger.reservations[key]
+        ledger.change(
+            key,
+            phase=Phase.PREPARING,
+            bound_with=group,
+            is_ready=not is_needed(reservation),
+            volumes_shown=(),
+            devices_asked_for=bool(reservation.device_claims),
+            generation=cluster.generation,
+            waits_since=state.now if reservation.volumes else NEVER,
+        )
+    for key in keys:
+        held = ledger.reservations.get(key)
+        if held is None or held.phase is not Phase.PREPARING or held.is_ready:
+            continue  # others had all that they need, or cannot have it
+        state.effects += [*volume_steps.writes(cluster, held), *device_steps.writes(cluster, held)]
+        _look_at(state, held)  # some of it may be there since before a restart
+
+
+def answered(state: State, write: Allocate | BindClaim, answer: Answer, reason: str) -> None:
+    """Claims of a pod are written, or they cannot be."""
+    known = state.ledger.reservations.get(write.pod.key)
+    if known is None or known.id != write.reservation or known.phase is not Phase.PREPARING:
+        return
+    match answer:
+        case Answer.DONE:
+            if known.waits_since == NEVER:
+                known = state.ledger.change(write.pod.key, waits_since=state.now)
+            _look_at(state, known)
+        case Answer.REFUSED:
+            steps = device_steps if isinstance(write, Allocate) else volume_steps
+            _give_up(state, known, ClaimsState(Progress.FAILED, steps.refusal(write, reason)))
+        case Answer.UNWANTED:
+            _end(state, known)
+
+
+def go_on(state: State, keys: Collection[str]) -> None:
+    """The watch shows something that these pods may wait for."""
+    for key in sorted(keys):
+        reservation = state.ledger.reservations.get(key)
+        if reservation is not None and reservation.phase is Phase.PREPARING:
+            _look_at(state, reservation)
+
+
+def device_claim_changed(
+    state: State, key: ClaimKey, before: ResourceClaim | None, after: ResourceClaim | None
+) -> None:
+    """The watch shows a device claim; None: it is gone."""
+    ledger, records = state.ledger, state.ledger.device_claims
+    users = sorted(records.users.get(key, ()))
+    planned = [claim for user in users for claim in ledger.reservations[user].device_claims if claim.key == key]
+    records.claim_changed(before, after, planned, state.cluster.generation)
+    for user in users:
+        reservation = ledger.reservations.get(user)
+        if reservation is None or reservation.phase is not Phase.PREPARING:
+            continue
+        loss = device_steps.loss(reservation, before, after)
+        if loss:
+            _give_up(state, reservation, ClaimsState(Progress.FAILED, loss))
+        else:
+            _look_at(state, reservation)
+    if before is not None:
+        releasing.claim_changed(state, key)
+
+
+def time_passed(state: State) -> None:
+    """Ends what takes too long, and what is not to be bound any more."""
+    cluster, ledger = state.cluster, state.ledger
+    for key in sorted(ledger.preparing):
+        reservation = ledger.reservations.get(key)
+        if reservation is None or reservation.phase is not Phase.PREPARING:
+            continue  # it went with another one
+        if not _stands(state, reservation):
+            _end(state, reservation)
+            continue
+        message = volume_steps.overdue(cluster, reservation, state.now) or device_steps.overdue(
+            cluster, reservation, state.now, state.device_timeout
+        )
+        if message:
+            _give_up(state, reservation, ClaimsState(Progress.FAILED, message))
+
+
+def settle(state: State) -> None:
+    """To be called at the end of each step: groups that lost a pod are looked at, and what pods had comes free."""
+    lost = state.ledger.bound_together.lost
+    while lost:
+        name, is_required = lost.popitem()
+        _look_at_rest(state, name, is_required=is_required)
+    releasing.release_ended(state)
+
+
+def _look_at(state: State, reservation: Reservation) -> None:
+    """Binds a pod, and those that are bound with it, if all have what they need."""
+    cluster, ledger, key = state.cluster, state.ledger, reservation.pod.key
+    volumes = volume_steps.claims_state(cluster, reservation)
+    devices = device_steps.claims_state(cluster, ledger, reservation)
+    for claims in (volumes, devices):
+        if claims.progress not in (Progress.PENDING, Progress.READY):
+            _give_up(state, reservation, claims)
+            return
+    known = reservation.volumes_shown, reservation.is_ready, reservation.waits_since
+    shown, is_ready = volume_steps.shown(cluster, reservation), volumes.progress is devices.progress is Progress.READY
+    waits_since = state.now if reservation.waits_since == NEVER and devices.is_written else reservation.waits_since
+    if (shown, is_ready, waits_since) != known:
+        reservation = ledger.change(key, volumes_shown=shown, is_ready=is_ready, waits_since=waits_since)
+    if devices.progress is Progress.PENDING and devices.message:
+        state.effects.append(WriteCondition(reservation.pod, devices.message, WAITING_FOR_DEVICES))
+    if reservation.is_ready:
+        _bind_group(state, reservation)
+
+
+def _stands(state: State, reservation: Reservation) -> bool:
+    """Whether a pod is still to be bound by us: its node is there, it does not go, and its policy says so."""
+    current = state.cluster.waiting.get(reservation.pod.key)
+    if current is None or current.blocked_reason or reservation.node not in state.cluster.nodes:
+        return False
+    policy = state.policy_of(current)
+    return policy is not None and delivery_of(policy).owner is Owner.BINDER
+
+
+def _preparing_with(state: State, name: str) -> list[Reservation]:
+    """The pods of a group that are not being bound yet."""
+    reservations = state.ledger.reservations
+    keys = sorted(state.ledger.bound_together.members.get(name, ()))
+    return [reservations[key] for key in keys if reservations[key].phase is Phase.PREPARING]
+
+
+def _group_of(state: State, reservation: Reservation) -> list[Reservation]:
+    """The pods that are bound together with one, itself among them, as far as they are not being bound yet."""
+    return _preparing_with(state, reservation.bound_with) if reservation.bound_with else [reservation]
+
+
+def _bind_group(state: State, reservation: Reservation) -> None:
+    """Binds pods that all have what they need."""
+    cluster, ledger = state.cluster, state.ledger
+    if ledger.ends or reservation.bound_with in ledger.bound_together.unready or not reservation.is_ready:
+        return  # at the end the next leader takes them up
+    group = _group_of(state, reservation)
+    writes = [Bind(member.pod, member.node, member.generation) for member in group]
+    for member, write in zip(group, writes, strict=True):
+        if not _stands(state, member) or bind_problem(cluster, ledger, write, retry=True):
+            _end(state, member)  # the cluster changed while claims got what they need
+            return
+    for write in writes:
+        ledger.change(write.pod.key, phase=Phase.BINDING, waits_since=NEVER)
+        state.effects.append(write)
+
+
+def _give_up(state: State, reservation: Reservation, claims: ClaimsState) -> None:
+    """A pod cannot have what was planned: it pauses, or tries other nodes, and is planned anew."""
+    pod = reservation.pod
+    if claims.progress is Progress.TAKEN:
+        backoff.conflicted(state.ledger, pod, state.now)
+    elif claims.progress is Progress.NODE_REFUSED:
+        state.node_rejected(pod, reservation.node)
+        state.effects.append(WriteCondition(pod, claims.message, BACKING_OFF))
+    else:
+        state.pod_refused(pod, claims.message)
+    _end(state, reservation)
+
+
+def _end(state: State, reservation: Reservation) -> None:
+    """Ends a reservation, and those of all that are nothing without it."""
+    cluster, ledger = state.cluster, state.ledger
+    gang = reservation.pod.gang
+    alone = reservation.optional or (gang is not None and has_begun(cluster, ledger, gang.key))
+    for member in [reservation] if alone else _group_of(state, reservation):
+        ledger.release(member.pod.key, member.pod.uid)
+
+
+def _look_at_rest(state: State, name: str, *, is_required: bool) -> None:
+    """A pod left a group, perhaps since it is gone: whoever is nothing without it leaves too.
+
+    Args:
+        is_required: whether the plan places the others with it, or not at all.
+    """
+    cluster, ledger = state.cluster, state.ledger
+    rest = _preparing_with(state, name)
+    if is_required and any(member.pod.gang is None for member in rest):
+        for member in rest:  # nothing but the plan holds them together
+            ledger.release(member.pod.key, member.pod.uid)
+        return
+    for member in rest:
+        if bind_problem(cluster, ledger, Bind(member.pod, member.node, member.generation), retry=True):
+            _end(state, member)
+            return
+    if rest:
+        _bind_group(state, rest[0])

@@ -1,0 +1,404 @@
+"""What is done for the claims of pods before the pods are bound, and what becomes of them where that fails."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from support.fake_cluster.driven_ledger import DrivenLedger
+from thalweg_operator.reservations.effects import Bind, BindClaim, WriteCondition
+from thalweg_operator.reservations.events import (
+    Answer,
+    PlanMade,
+    PlannedPlacement,
+    PoliciesChanged,
+    TimePassed,
+    WriteAnswered,
+)
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.before_binding.volume_steps import BINDING_SECONDS
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy
+from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.volumes import (
+    ISCSI,
+    Claim,
+    ClaimRef,
+    ClaimVolume,
+    Disk,
+    PersistentVolume,
+    StorageObject,
+    VolumeChoice,
+    Volumes,
+    claim_key,
+    key_of,
+    volume_key,
+)
+
+POLICY = Policy("bound", delivery=Delivery.BINDER)
+HOST = "kubernetes.io/hostname"
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class PreparedCase:
+    """Two nodes with a local volume each, a claim of each pod, and plans by hand."""
+
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.ledger = DrivenLedger(self.clock)
+        self.ledger.apply(PoliciesChanged((POLICY,)))
+        self.ledger.set_namespace("ns", ())
+        for name in ("a", "b"):
+            self.ledger.upsert_node(Node(name, labels=((HOST, name),), allocatable=(("cpu", 1_000), ("pods", 10))))
+            self.put(volume(f"v-{name}", name))
+        self.ledger.sync()
+
+    def put(self, *stored: StorageObject) -> None:
+        for each in stored:
+            self.ledger.upsert_storage(each)
+
+    def pod(self, name: str, *, volumes: Volumes | None = None) -> Pod:
+        """A pod with a claim of its name, seen."""
+        self.put(claim(name))
+        mounted = (ClaimVolume("ns", name),) if volumes is None else volumes
+        pod = Pod("ns", name, f"u-{name}", PodClass((("cpu", 100),), volumes=mounted), scheduler_name=SCHEDULER_NAME)
+        self.ledger.upsert_pod(pod)
+        return pod
+
+    def plan(self, *placements: tuple[Pod, str, VolumeChoice | None], group: str = "") -> None:
+        planned = [
+            PlannedPlacement(pod, POLICY, node, (0, 0), group, False, volumes=() if choice is None else (choice,))
+            for pod, node, choice in placements
+        ]
+        self.ledger.apply(PlanMade(1, self.ledger.generation, planned, [group] if group else []))
+
+    def answer(self, write: BindClaim | Bind, answer: Answer, reason: str = "") -> None:
+        self.ledger.apply(WriteAnswered(write, answer, reason))
+
+    def phases(self) -> dict[str, Phase]:
+        return {key.removeprefix("ns/"): each.phase for key, each in self.ledger.reservations.items()}
+
+    def seen_by_rounds(self) -> dict[str, StorageObject]:
+        """What the next round is told of claims and volumes, by name."""
+        self.ledger.cluster.storage.mark_all_dirty()
+        put, _ = self.ledger.cluster.storage.take_changes()
+        return {key_of(each)[2]: each for each in put}
+
+    def waits(self, seconds: float) -> None:
+        for _ in range(round(seconds)):
+            self.clock.now += 1.0
+            self.ledger.apply(TimePassed())
+
+    def told(self) -> list[str]:
+        return [effect.reason for effect in self.ledger.taken(WriteCondition)]
+
+
+def claim(name: str, **fields: object) -> Claim:
+    fresh = Claim("ns", name, uid=f"c-{name}", storage_class="late", size=1, access_modes=("ReadWriteOnce",))
+    return msgspec.structs.replace(fresh, **fields)
+
+
+def volume(name: str, *nodes: str, kept_for: str = "") -> PersistentVolume:
+    reach = (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)
+    kept = ClaimRef("ns", kept_for, f"c-{kept_for}") if kept_for else None
+    return PersistentVolume(name, storage_class="late", size=1, claim=kept, available=not kept, affinity=reach)
+
+
+def choice(name: str, held: str = "") -> VolumeChoice:
+    return VolumeChoice("ns", name, f"c-{name}", held)
+
+
+def bound(name: str, held: str) -> list[StorageObject]:
+    """As the controller leaves both."""
+    return [volume(held, held[-1], kept_for=name), claim(name, bound=True, volume_name=held)]
+
+
+@pytest.fixture
+def world() -> PreparedCase:
+    return PreparedCase()
+
+
+def only(writes: Iterable[BindClaim | Bind]) -> BindClaim | Bind:
+    (write,) = writes
+    return write
+
+
+def test_the_claim_then_the_pod(world: PreparedCase) -> None:
+    """The pod is bound once the watch shows its claim bound."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    write = only(world.ledger.taken(BindClaim))
+    assert isinstance(write, BindClaim)
+    assert (write.node, write.choice) == ("a", choice("p", "v-a"))
+    assert world.phases() == {"p": Phase.PREPARING}
+    world.answer(write, Answer.DONE)
+    world.put(volume("v-a", "a", kept_for="p"))
+    assert world.ledger.taken(Bind) == []
+    world.put(*bound("p", "v-a"))
+    assert only(world.ledger.taken(Bind)).node == "a"
+    assert world.phases() == {"p": Phase.BINDING}
+
+
+def test_a_claim_that_is_bound_already_needs_nothing(world: PreparedCase) -> None:
+    """The pod is bound at once."""
+    pod = world.pod("p")
+    world.put(*bound("p", "v-a"))
+    world.plan((pod, "a", None))
+    assert world.ledger.taken(BindClaim) == []
+    assert only(world.ledger.taken(Bind)).node == "a"
+
+
+def test_what_was_written_before_a_restart_is_not_written_again(world: PreparedCase) -> None:
+    """The next leader plans the pod as this one did, and waits for the same."""
+    pod = world.pod("p")
+    world.put(volume("v-a", "a", kept_for="p"))
+    world.plan((pod, "a", choice("p", "v-a")))
+    assert world.ledger.taken(BindClaim) == []
+    world.put(*bound("p", "v-a"))
+    assert only(world.ledger.taken(Bind)).node == "a"
+
+
+def test_rounds_see_what_is_promised(world: PreparedCase) -> None:
+    """The volume is another claim's no more, and comes free with the reservation."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    promised = world.seen_by_rounds()["v-a"]
+    assert isinstance(promised, PersistentVolume)
+    assert promised.claim == ClaimRef("ns", "p", "c-p")
+    world.ledger.delete_pod(pod.key)
+    free = world.seen_by_rounds()["v-a"]
+    assert isinstance(free, PersistentVolume)
+    assert free.claim is None
+    other = world.pod("q")
+    world.plan((other, "a", choice("q", "v-a")))
+    assert world.phases() == {"q": Phase.PREPARING}
+
+
+def test_a_volume_to_be_provisioned_is_promised_too(world: PreparedCase) -> None:
+    """Another pod with the same claim goes to the same node or not at all."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    seen = world.seen_by_rounds()["p"]
+    assert isinstance(seen, Claim)
+    assert seen.selected_node == "a"
+    beside = Pod("ns", "q", "u-q", pod.pod_class, scheduler_name=SCHEDULER_NAME)
+    world.ledger.upsert_pod(beside)
+    world.plan((beside, "b", choice("p")))
+    assert set(world.phases()) == {"p"}
+    world.plan((beside, "a", choice("p")))
+    assert set(world.phases()) == {"p", "q"}
+    world.ledger.delete_pod(pod.key)
+    seen = world.seen_by_rounds()["p"]
+    assert isinstance(seen, Claim)
+    assert seen.selected_node == "a"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        [volume("v-a", "a", kept_for="other")],
+        [claim("p", uid="another")],
+        [claim("p", selected_node="b")],
+        [claim("p", lost=True)],
+        [claim("p", deleting=True)],
+    ],
+)
+def test_a_plan_that_does_not_hold_is_dropped(world: PreparedCase, change: list[StorageObject]) -> None:
+    """What changed while it was made is planned with in the next round."""
+    pod = world.pod("p")
+    world.put(*change)
+    world.plan((pod, "a", choice("p", "v-a")))
+    assert world.phases() == {}
+    assert world.ledger.taken(BindClaim) == []
+
+
+def test_two_pods_never_get_one_volume(world: PreparedCase) -> None:
+    """Not even if a plan says so."""
+    pods = [world.pod(name) for name in ("p", "q")]
+    world.plan(*((pod, "a", choice(pod.name, "v-a")) for pod in pods))
+    assert set(world.phases()) == {"p"}
+
+
+def test_two_pods_never_mount_one_disk(world: PreparedCase) -> None:
+    """Not even if a plan says so; on another node there is no conflict."""
+    disk = (Disk(ISCSI, ("x",)),)
+    pods = [world.pod(name, volumes=disk) for name in ("p", "q", "r")]
+    world.plan((pods[0], "a", None), (pods[1], "a", None), (pods[2], "b", None))
+    assert world.phases() == {"p": Phase.BINDING, "r": Phase.BINDING}
+
+
+def test_a_claim_for_one_pod_is_used_by_one(world: PreparedCase) -> None:
+    """Wherever the other would go."""
+    pods = [world.pod(name, volumes=(ClaimVolume("ns", "one"),)) for name in ("p", "q")]
+    world.put(claim("one", access_modes=("ReadWriteOncePod",), bound=True, volume_name="v"))
+    world.plan((pods[0], "a", None), (pods[1], "b", None))
+    assert world.phases() == {"p": Phase.BINDING}
+
+
+def test_a_provisioner_that_refuses(world: PreparedCase) -> None:
+    """The pod is planned anew at once, elsewhere first, and told why."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    world.put(claim("p", selected_node="a"))
+    world.put(claim("p"))
+    assert world.phases() == {}
+    assert world.told() == [
+        'its volumes were not bound: no volume is provisioned for persistentvolumeclaim "p" on node a'
+    ]
+    state = world.ledger.shell.state
+    assert backoff.rejected_nodes(state.cluster, state.ledger, pod, world.clock.now) == ["a"]
+    assert not backoff.is_backing_off(state.ledger, pod, world.clock.now)
+    world.plan((pod, "b", choice("p")))
+    assert world.phases() == {"p": Phase.PREPARING}
+
+
+def test_a_watch_that_is_behind_is_no_refusal(world: PreparedCase) -> None:
+    """The claim changes before it shows the annotation."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    world.answer(only(world.ledger.taken(BindClaim)), Answer.DONE)
+    world.put(claim("p", data_problem="changed"))
+    assert world.phases() == {"p": Phase.PREPARING}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            [volume("v-a", "a", kept_for="other")],
+            'persistentvolume "v-a" is not there for persistentvolumeclaim "p"',
+        ),
+        ([claim("p", uid="another")], 'persistentvolumeclaim "p" is gone'),
+        (
+            [volume("v-b", "b", kept_for="p"), claim("p", bound=True, volume_name="v-b")],
+            'persistentvolumeclaim "p" is bound to a volume that the node does not reach',
+        ),
+    ],
+)
+def test_what_goes_wrong_meanwhile(world: PreparedCase, change: list[StorageObject], reason: str) -> None:
+    """The room is given back, the pod pauses, and is told why."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    world.put(*change)
+    assert world.phases() == {}
+    assert world.told() == [f"its volumes were not bound: {reason}"]
+    assert backoff.is_backing_off(world.ledger.ledger, pod, world.clock.now)
+
+
+def test_a_volume_that_is_taken_back_after_it_was_shown(world: PreparedCase) -> None:
+    """The controller drops the reference (unbindVolume)."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    world.put(volume("v-a", "a", kept_for="p"))
+    world.put(volume("v-a", "a"))
+    assert world.phases() == {}
+
+
+def test_claims_that_are_not_bound_in_time(world: PreparedCase) -> None:
+    """After ten minutes the room is given back."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    world.waits(BINDING_SECONDS)
+    assert world.phases() == {"p": Phase.PREPARING}
+    world.waits(2)
+    assert world.phases() == {}
+    assert world.told() == [
+        'its volumes were not bound: persistentvolumeclaim "p" is not bound yet, 10 minutes after that was asked for'
+    ]
+
+
+@pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.UNWANTED, Answer.RETRYING])
+def test_a_write_that_is_refused(world: PreparedCase, answer: Answer) -> None:
+    """For good, or since it was not wanted any more: the room is given back. Else nothing changes."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    world.answer(only(world.ledger.taken(BindClaim)), answer, "forbidden")
+    assert world.phases() == ({"p": Phase.PREPARING} if answer is Answer.RETRYING else {})
+    assert world.told() == (
+        ['its volumes were not bound: persistentvolumeclaim "p": forbidden'] if answer is Answer.REFUSED else []
+    )
+
+
+def test_an_answer_to_an_earlier_reservation_changes_nothing(world: PreparedCase) -> None:
+    """It was given back, and the pod is planned again."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    late = only(world.ledger.taken(BindClaim))
+    world.ledger.release(pod.key, pod.uid)
+    world.plan((pod, "b", choice("p", "v-b")))
+    world.answer(late, Answer.REFUSED, "no")
+    assert world.phases() == {"p": Phase.PREPARING}
+
+
+def test_all_claims_of_a_group_then_all_bindings(world: PreparedCase) -> None:
+    """A pod without claims waits for the others."""
+    pods = [world.pod("p"), world.pod("q"), world.pod("plain", volumes=())]
+    choices = [choice("p", "v-a"), choice("q", "v-b"), None]
+    world.plan(*zip(pods, ("a", "b", "a"), choices, strict=True), group="g")
+    assert set(world.phases().values()) == {Phase.PREPARING}
+    world.put(*bound("p", "v-a"))
+    assert world.ledger.taken(Bind) == []
+    world.put(*bound("q", "v-b"))
+    assert [write.pod.name for write in world.ledger.taken(Bind)] == ["p", "plain", "q"]
+    assert set(world.phases().values()) == {Phase.BINDING}
+
+
+@pytest.mark.parametrize("end", ["pod", "volume"])
+def test_a_group_that_loses_one_ends_as_a_whole(world: PreparedCase, end: str) -> None:
+    """None of its pods is bound, and no room is kept."""
+    pods = [world.pod("p"), world.pod("q")]
+    world.plan((pods[0], "a", choice("p", "v-a")), (pods[1], "b", choice("q", "v-b")), group="g")
+    world.put(*bound("p", "v-a"))
+    if end == "pod":
+        world.ledger.delete_pod(pods[1].key)
+    else:
+        world.ledger.delete_storage(volume_key("v-b"))
+    world.waits(1)
+    assert world.phases() == {}
+    assert world.ledger.taken(Bind) == []
+
+
+def test_a_node_that_changes_meanwhile(world: PreparedCase) -> None:
+    """Nothing is bound to it that was not planned so."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    cordoned = Node("a", labels=((HOST, "a"),), unschedulable=True, allocatable=(("cpu", 1_000), ("pods", 10)))
+    world.ledger.upsert_node(cordoned)
+    world.put(*bound("p", "v-a"))
+    assert world.ledger.taken(Bind) == []
+    assert world.phases() == {}
+
+
+def test_a_node_that_goes_meanwhile(world: PreparedCase) -> None:
+    """Nobody waits for volumes there."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    world.ledger.delete_node("a")
+    world.waits(1)
+    assert world.phases() == {}
+
+
+def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
+    """Neither promises nor groups."""
+    pods = [world.pod("p"), world.pod("q")]
+    world.plan((pods[0], "a", choice("p", "v-a")), (pods[1], "b", choice("q")), group="g")
+    for pod in pods:
+        world.ledger.delete_pod(pod.key)
+    world.waits(1)
+    storage, ledger = world.ledger.cluster.storage, world.ledger.ledger
+    assert not storage.promises
+    assert storage.promised_to("v-a") is None
+    assert not storage.pods_that_await(claim_key("ns", "p"))
+    assert (ledger.preparing, ledger.bound_together.members, ledger.bound_together.lost) == (set(), {}, {})
