@@ -203,7 +203,7 @@ def send_changes(
     changes = state.take_changes()
     # A table that knows nothing is told everything.
     changes.numa, changes.removed_numa = state.numa.update(now, fresh=not replica.tables.table.nodes)
-    changes.takers = state.device_takers.update(fresh=not replica.tables.table.nodes)
+    changes.takers = state.device_takers.update((), fresh=not replica.tables.table.nodes)
     kinds: dict[PodSignature, int] = {}
     pod_changes = list(to_pod_changes(changes, kinds))
     request = RoundRequest(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
+from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
@@ -156,11 +158,16 @@ class RoundResult(Bounded):
 _BESIDE_POD = attrgetter(*[field.name for field in fields(Placement)][1:])
 
 
-def without_columns(result: RoundResult, columns: WithColumns) -> RoundResult:
-    """The result of a round with columns of devices for the snapshot without them: its pods claim what they claim."""
+def without_columns(result: RoundResult, columns: WithColumns, policies: Mapping[str, Policy]) -> RoundResult:
+    """The result of a round with columns of devices for the snapshot without them: its pods claim what they claim.
+
+    kube-scheduler gives its pods the first devices of a node that fit. Pods that we bind get others, so that seldom a
+    device is given twice.
+    """
     if columns.snapshot is columns.begun:
         return result
-    placed = ((placement.pod, placement.node) for placement in result.placements)
+    kube_scheduler_first = sorted(result.placements, key=lambda each: policies[each.pod.policy].delivery.allocates)
+    placed = ((placement.pod, placement.node) for placement in kube_scheduler_first)
     return replace(
         result,
         placements=tuple(Placement(columns.pod(each.pod), *_BESIDE_POD(each)) for each in result.placements),

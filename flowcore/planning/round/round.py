@@ -387,7 +387,7 @@ class Round:
         result = replace(result, placements=_with_volumes(result.placements, self._begun))
         result = with_causes_beside_room(self._problem, result)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
-        result = without_columns(result, self._columns)
+        result = without_columns(result, self._columns, self._problem.policies)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
@@ -464,4 +464,4 @@ def run_one_by_one(
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
     bound = first_bound(problem.cost_matrix)
     result = build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
-    return without_columns(result, columns)
+    return without_columns(result, columns, policies)
