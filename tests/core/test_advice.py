@@ -210,13 +210,17 @@ def test_a_pod_without_a_free_device() -> None:
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Where claims are not known that is to be mended; others are another scheduler's; a gate opens whoever set it."""
+    """Unknown claims are to be mended, devices need another delivery, others another scheduler, gates who set them."""
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
-    theirs = one("theirs")
-    theirs["spec"]["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/gpu"] = "1"
+    backed = one("backed", schedulerName="thalweg")
+    backed["spec"]["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/gpu"] = "1"
+    term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}, "topologyKey": ZONE}
+    theirs = one("theirs", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    gpu_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **GPU_CLASS}
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
-    scenario = scenario_of([node("a"), dra, theirs, one("gated", schedulingGates=gates)])
+    scenario = scenario_of([node("a"), gpu_class, dra, backed, theirs, one("gated", schedulingGates=gates)])
     assert ask(scenario, "default/dra").next.startswith("Mend what the reason names")
+    assert "delivery: Extender" in ask(scenario, "default/backed").next
     assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated
