@@ -16,6 +16,7 @@ from support.profiles import examples
 from support.scenario_state import scenario_of
 from support.small_fixes import NOW, draw_scenario
 
+from flowcore.api.pod_limits import MAX_TOLERATIONS
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, nodes_held
@@ -210,12 +211,11 @@ def test_a_pod_without_a_free_device() -> None:
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Unknown claims are to be mended, devices need another delivery, others another scheduler, gates who set them."""
+    """Unknown claims are to be mended, devices another delivery, others another scheduler, gates who sets them."""
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
     backed = one("backed", schedulerName="thalweg")
     backed["spec"]["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/gpu"] = "1"
-    term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}, "topologyKey": ZONE}
-    theirs = one("theirs", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    theirs = one("theirs", tolerations=[{"key": f"t{number}"} for number in range(MAX_TOLERATIONS + 1)])
     gpu_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **GPU_CLASS}
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
     scenario = scenario_of([node("a"), gpu_class, dra, backed, theirs, one("gated", schedulingGates=gates)])
