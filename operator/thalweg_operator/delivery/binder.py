@@ -21,6 +21,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, pod_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.writes.events import EventWriter
+from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import (
     Finished,
     Outcome,
@@ -66,7 +67,7 @@ class _QueuedBinding:
     uncertain: bool = False
 
 
-class Binder:
+class Binder(QueuedWriter[_QueuedBinding]):
     """Binds the pods of a namespace in the order they come."""
 
     def __init__(
@@ -87,7 +88,7 @@ class Binder:
         """
         self._api_client, self._shell, self._metrics = api_client, shell, metrics
         self._events, self._progress = events, progress
-        self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
+        super().__init__(WriteQueue("bindings", concurrency, self._try, metrics, backoff))
         self._succeeded = metrics.bindings.labels("bound")
         self._ends = False
         #: Whether since the last ``put`` a binding was sent, or a try ended.
@@ -105,24 +106,15 @@ class Binder:
             async with asyncio.timeout(_SENT_WITHIN):
                 await self._sent.wait()
 
-    async def run(self) -> None:
-        """Binds until cancelled."""
-        await self._queue.run()
-
     def end(self) -> None:
         """From now on only bindings are sent that complete a gang (``write_checks.bind_problem``)."""
         self._ends = True
 
     async def drain(self) -> None:
         """Returns when all that is due was sent, and the API server said for certain what it has done."""
-        await self._queue.drain(resting=False)
+        await super().drain()
         while self.unanswered:  # noqa: ASYNC110 - the watch shows it, or its time passes
             await asyncio.sleep(0.01)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a binding was sent that may still be carried out, or that the watch has not shown."""
-        return self._queue.unanswered
 
     async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
         try:

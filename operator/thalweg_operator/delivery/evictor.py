@@ -20,6 +20,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.writes.events import EventWriter, timestamp
+from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
@@ -49,7 +50,7 @@ _PERSISTENT = frozenset({Departure.REPLACEMENT, Departure.PARTIAL_GANG})
 _PREEMPTED = "PreemptionByScheduler"
 
 
-class Evictor:
+class Evictor(QueuedWriter[Evict]):
     """Sends evictions and their dry runs, with retries."""
 
     def __init__(
@@ -62,24 +63,11 @@ class Evictor:
         backoff: Backoff = _BACKOFF,
     ) -> None:
         self._api_client, self._shell, self._metrics, self._events = api_client, shell, metrics, events
-        self._queue = WriteQueue("evictions", _CONCURRENCY, self._try, metrics, backoff)
+        super().__init__(WriteQueue("evictions", _CONCURRENCY, self._try, metrics, backoff))
 
     def put(self, write: Evict) -> None:
         """Puts an eviction in line."""
         self._queue.put(write, write.pod.namespace)
-
-    async def run(self) -> None:
-        """Evicts until cancelled."""
-        await self._queue.run()
-
-    async def drain(self) -> None:
-        """Returns when everything in line was answered; what a budget holds up is not waited for."""
-        await self._queue.drain(resting=False)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether an eviction was sent that may still be carried out."""
-        return self._queue.unanswered
 
     async def _try(self, write: Evict, tries: int) -> Outcome:
         if not self._shell.is_wanted(write):

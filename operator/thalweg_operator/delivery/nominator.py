@@ -16,6 +16,7 @@ import structlog
 from flowcore.model.policies import PLANNED, WOKEN
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, pod_path
+from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
@@ -42,7 +43,7 @@ _REQUIRED_KINDS = frozenset({"open", "clear"})
 _GONE_STATUSES = frozenset({404, 409})
 
 
-class Nominator:
+class Nominator(QueuedWriter[PodWrite]):
     """Carries out writes, many at once, those to pods of a namespace in the order they come."""
 
     def __init__(
@@ -62,24 +63,11 @@ class Nominator:
             refused: the same where the API server refuses it, for writes that are needed all the same.
         """
         self._api_client, self._shell, self._metrics, self._refused_backoff = api_client, shell, metrics, refused
-        self._queue = WriteQueue("pods", concurrency, self._try, metrics, backoff)
+        super().__init__(WriteQueue("pods", concurrency, self._try, metrics, backoff))
 
     def put(self, write: PodWrite) -> None:
         """Puts a write in line."""
         self._queue.put(write, write.pod.namespace)
-
-    async def run(self) -> None:
-        """Writes until cancelled."""
-        await self._queue.run()
-
-    async def drain(self) -> None:
-        """Returns when all that is due was sent and answered."""
-        await self._queue.drain(resting=False)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a write was sent that may still be carried out."""
-        return self._queue.unanswered
 
     async def _try(self, write: PodWrite, tries: int) -> Outcome:
         try:

@@ -28,6 +28,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.writes.events import timestamp
+from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
@@ -78,7 +79,7 @@ class _NotToBeHad(Exception):
     """A claim cannot be had as planned; the message says why."""
 
 
-class DeviceClaimWriter:
+class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
     """Carries out what is decided about device claims, many at once."""
 
     def __init__(
@@ -98,26 +99,13 @@ class DeviceClaimWriter:
             refused: the same where the API server refuses that claims are given back.
         """
         self._api_client, self._shell, self._metrics, self._refused_backoff = api_client, shell, metrics, refused
-        self._queue = WriteQueue("devices", concurrency, self._try, metrics, backoff)
+        super().__init__(WriteQueue("devices", concurrency, self._try, metrics, backoff))
         #: By pod: its lock, and how many hold or want it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def put(self, write: Allocate | ReleaseClaims) -> None:
         """Puts a write in line."""
         self._queue.put(write, write.claims[0].namespace)
-
-    async def run(self) -> None:
-        """Writes until cancelled."""
-        await self._queue.run()
-
-    async def drain(self) -> None:
-        """Returns when all that is due was sent and answered."""
-        await self._queue.drain(resting=False)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a write was sent that may still be carried out."""
-        return self._queue.unanswered
 
     async def _try(self, write: Allocate | ReleaseClaims, tries: int) -> Outcome:
         async with self._alone(write.pod):

@@ -18,6 +18,7 @@ from flowcore.api.storage_objects import BOUND_BY_CONTROLLER, SELECTED_NODE
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
@@ -56,7 +57,7 @@ class _Object(msgspec.Struct):
 _objects = JsonReader(_Object)
 
 
-class VolumeClaimWriter:
+class VolumeClaimWriter(QueuedWriter[BindClaim]):
     """Carries ``BindClaim`` out, for the claims of a namespace in the order they come."""
 
     def __init__(
@@ -64,24 +65,11 @@ class VolumeClaimWriter:
     ) -> None:
         """Keeps at most ``concurrency`` writes in flight; ``backoff``: pauses between tries of one write."""
         self._api_client, self._shell, self._metrics = api_client, shell, metrics
-        self._queue = WriteQueue("volumes", concurrency, self._try, metrics, backoff)
+        super().__init__(WriteQueue("volumes", concurrency, self._try, metrics, backoff))
 
     def put(self, write: BindClaim) -> None:
         """Puts a write in line."""
         self._queue.put(write, write.pod.namespace)
-
-    async def run(self) -> None:
-        """Writes until cancelled."""
-        await self._queue.run()
-
-    async def drain(self) -> None:
-        """Returns when all that is due was sent and answered."""
-        await self._queue.drain(resting=False)
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a write was sent that may still be carried out."""
-        return self._queue.unanswered
 
     async def _try(self, write: BindClaim, tries: int) -> Outcome:
         try:
