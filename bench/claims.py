@@ -123,17 +123,9 @@ async def _load(
     for reason, count in Counter(map(_why_left, there)).most_common(4):
         if reason:
             plane.say(f"  {count} wait: {reason}")
-    bound = sorted(each.bound for each in seen if each.bound is not None)
-    begun = ready if load.arrival == BACKLOG else min(each.added for each in seen)
-    seconds = bound[-1] - min(begun, bound[0]) if bound else 0.0
-    waited = loads.latencies(seen, ready if load.arrival == BACKLOG else None)
     return Measured(
         claimable=claimable,
-        bound=len(bound),
-        seconds=seconds,
-        pods_per_second=len(bound) / seconds if seconds else 0.0,
-        p50_ms=loads.percentile(waited, 50),
-        p99_ms=loads.percentile(waited, 99),
+        **loads.times(seen, ready if load.arrival == BACKLOG else None),
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,

@@ -16,13 +16,12 @@ import random
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 from harness import loads, options, plane, room, schedulers, workload
 from harness.conditions import conditions
-from harness.pod_watch import PodWatch, Seen
+from harness.pod_watch import PodWatch
 from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
@@ -211,7 +210,7 @@ async def _urgent(
     victims = [each for each in running if each["metadata"]["name"] not in left]
     return Measured(
         running=len(running),
-        **_times(seen),
+        **loads.times(seen.pods.values(), None),
         victims=len(victims),
         victims_by_priority=tuple(sum(each["spec"]["priorityClassName"] == name for each in victims) for name in _LOW),
         victims_cpus=_cpus(victims),
@@ -222,19 +221,6 @@ async def _urgent(
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         overcommitted=len(room.overcommitted(nodes, there)),
     )
-
-
-def _times(seen: Seen) -> dict[str, Any]:
-    bound = sorted(each.bound for each in seen.pods.values() if each.bound is not None)
-    seconds = bound[-1] - min(each.added for each in seen.pods.values()) if bound else 0.0
-    waited = loads.latencies(seen.pods.values(), None)
-    return {
-        "bound": len(bound),
-        "seconds": seconds,
-        "pods_per_second": len(bound) / seconds if seconds else 0.0,
-        "p50_ms": loads.percentile(waited, 50),
-        "p99_ms": loads.percentile(waited, 99),
-    }
 
 
 def _cpus(pods: list[Manifest]) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import Manifest
@@ -48,3 +49,23 @@ def percentile(values: list[float], at: int) -> float | None:
     if len(values) < 2:
         return None
     return 1000 * statistics.quantiles(values, n=100, method="inclusive")[at - 1]
+
+
+def times(seen: Iterable[Sighting], ready: float | None) -> dict[str, Any]:
+    """How many pods were bound, in what time, how many a second, and how long each waited, in ms.
+
+    Args:
+        ready: when the scheduler began, if the pods were there before; None: pods came while it ran.
+    """
+    pods = list(seen)
+    bound = sorted(each.bound for each in pods if each.bound is not None)
+    begun = min(each.added for each in pods) if ready is None else ready
+    seconds = bound[-1] - min(begun, bound[0]) if bound else 0.0
+    waited = latencies(pods, ready)
+    return {
+        "bound": len(bound),
+        "seconds": seconds,
+        "pods_per_second": len(bound) / seconds if seconds else 0.0,
+        "p50_ms": percentile(waited, 50),
+        "p99_ms": percentile(waited, 99),
+    }
