@@ -242,9 +242,22 @@ def test_two_pods_never_mount_one_disk(world: PreparedCase) -> None:
 def test_a_claim_for_one_pod_is_used_by_one(world: PreparedCase) -> None:
     """Wherever the other would go."""
     pods = [world.pod(name, volumes=(ClaimVolume("ns", "one"),)) for name in ("p", "q")]
+    world.put(volume("v", "a", kept_for="one"))
     world.put(claim("one", access_modes=("ReadWriteOncePod",), bound=True, volume_name="v"))
     world.plan((pods[0], "a", None), (pods[1], "b", None))
     assert world.phases() == {"p": Phase.BINDING}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_claim_that_somebody_bound_since_the_plan(world: PreparedCase, *, there: bool) -> None:
+    """To a volume of another node, or to one that is not there: no pod goes where its volume is not."""
+    pod = world.pod("p")
+    if there:
+        world.put(volume("v-b", "b", kept_for="p"))
+    world.put(claim("p", bound=True, volume_name="v-b"))
+    world.plan((pod, "a", choice("p", "v-a")))
+    assert world.phases() == {}
+    assert world.ledger.taken(BindClaim) == []
 
 
 def test_a_provisioner_that_refuses(world: PreparedCase) -> None:

@@ -25,6 +25,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
+from thalweg_operator.reservations.step.before_binding.volume_steps import has_volumes
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
@@ -106,7 +107,8 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
     reservation = ledger.reservations.get(key)
-    if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_claims(cluster, reservation):
+    has_all = reservation is None or (has_claims(cluster, reservation) and has_volumes(cluster, write.pod, node))
+    if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_all:
         return "claims lost"
     gang = write.pod.gang
     begun = gang is not None and has_begun(cluster, ledger, gang.key)

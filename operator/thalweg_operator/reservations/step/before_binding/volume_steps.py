@@ -54,17 +54,34 @@ def needed(
         return None
     chosen = {choice.key: choice for choice in planned}
     choices = []
-    for key in dict.fromkeys(each.key for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)):
-        claim = _claim(cluster, *key)
-        if claim is None or claim.lost or claim.deleting:
+    for key in _claim_keys(pod):
+        claim, choice = _claim(cluster, *key), chosen.get(key)
+        if claim is None or claim.lost or claim.deleting or (choice is not None and choice.uid != claim.uid):
             return None
         if claim.bound:
+            if not _is_bound_there(cluster, claim, node):
+                return None  # somebody has bound it since the plan was asked for
             continue
-        choice = chosen.get(key)
-        if choice is None or choice.uid != claim.uid or not _holds(cluster, choice, claim, node):
+        if choice is None or not _holds(cluster, choice, claim, node):
             return None
         choices.append(choice)
     return tuple(choices)
+
+
+def has_volumes(cluster: Cluster, pod: Pod, node: str) -> bool:
+    """Whether all volume claims of a pod are bound, to volumes that its node reaches."""
+    claims = (_claim(cluster, *key) for key in _claim_keys(pod))
+    return all(claim is not None and claim.bound and _is_bound_there(cluster, claim, node) for claim in claims)
+
+
+def _claim_keys(pod: Pod) -> Iterable[ClaimKey]:
+    return dict.fromkeys(volume.key for volume in pod.pod_class.volumes if isinstance(volume, ClaimVolume))
+
+
+def _is_bound_there(cluster: Cluster, claim: Claim, node: str) -> bool:
+    """Whether the volume of a bound claim is there, and a node reaches it."""
+    volume = cluster.storage.objects.get(volume_key(claim.volume_name))
+    return isinstance(volume, PersistentVolume) and _is_reached(cluster, volume, node)
 
 
 def _conflicts(cluster: Cluster, pod: Pod, node: str, leaving: Sequence[Pod]) -> bool:
