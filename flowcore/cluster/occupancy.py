@@ -16,8 +16,7 @@ from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
-from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, capped
 from flowcore.model.volumes import ClaimVolume, Disk
 
 
@@ -92,7 +91,7 @@ class NodeUsageSums:
 
     def to_usage(self, node: str) -> NodeUsage:
         """The sums as a value. Amounts above the largest that an array holds are capped: more is no fuller."""
-        amounts = tuple((name, min(amount, MAX_AMOUNT)) for name, amount in self.amounts.items())
+        amounts = capped(self.amounts.items())
         return NodeUsage(node, amounts, self.pods, self.cpu, self.memory, tuple(self.ports), tuple(self.volumes))
 
     def copy(self) -> NodeUsageSums:

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, capped
 
 #: On a pod: ``single``, for one zone with room for the whole pod.
 NUMA: Final = "scheduling.thalweg/numa"
@@ -113,5 +112,5 @@ def sum_of(amounts: Iterable[Amounts]) -> Amounts:
     sums: dict[str, int] = {}
     for one_pod in amounts:
         for name, amount in one_pod:
-            sums[name] = min(sums.get(name, 0) + amount, MAX_AMOUNT)
-    return tuple(sorted(sums.items()))
+            sums[name] = sums.get(name, 0) + amount
+    return capped(sorted(sums.items()))

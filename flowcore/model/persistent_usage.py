@@ -7,14 +7,12 @@ end, others fill their room. All other pods may end, but a gang waits for none o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 import msgspec
 
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, capped
 
 #: Above every pod's priority: pods with this stay, whatever the priority of waiting pods.
 ALWAYS = 2**31
@@ -56,12 +54,7 @@ class PersistentUsageSums:
         """What stays, by node and priority."""
         return tuple(
             PersistentUsage(
-                node, priority, _capped(self._amounts[node, priority].items()), self._pod_counts[node, priority]
+                node, priority, capped(self._amounts[node, priority].items()), self._pod_counts[node, priority]
             )
             for node, priority in sorted(self._pod_counts)
         )
-
-
-def _capped(amounts: Iterable[tuple[str, int]]) -> Amounts:
-    """More than the largest amount is no fuller."""
-    return tuple((name, min(amount, MAX_AMOUNT)) for name, amount in amounts)

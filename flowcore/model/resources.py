@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from flowcore.model.errors import ModelError
-from flowcore.model.quantities import milli_from_nanos, nanos, whole_from_nanos
+from flowcore.model.quantities import MAX_AMOUNT, milli_from_nanos, nanos, whole_from_nanos
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 #: The extended resource of network bandwidth, in bits per second: nodes offer it, pods ask for it.
@@ -123,3 +123,8 @@ def to_amounts(total: NanoList) -> Amounts:
         if amount > 0 and is_counted(name)
     )
     return tuple(sorted(rounded))
+
+
+def capped(amounts: Iterable[tuple[str, int]]) -> Amounts:
+    """Sums by name, each at most as much as an amount can be: more is no fuller."""
+    return tuple((name, min(amount, MAX_AMOUNT)) for name, amount in amounts)

@@ -19,9 +19,8 @@ from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod, excluding_nodes
 from flowcore.model.policies import Delivery, Policy
-from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.queues import QueueState, QueueUsage
-from flowcore.model.resources import PODS, Amounts
+from flowcore.model.resources import PODS, Amounts, capped
 
 #: Lower than any pod's priority.
 LOWEST_PRIORITY = -(2**31)
@@ -222,11 +221,6 @@ class _QueueUsageSums:
     def totals(self) -> dict[str, QueueUsage]:
         """The sums by name of queue."""
         return {
-            name: QueueUsage(_amounts(used), _amounts(self._leaving.get(name, Counter())))
+            name: QueueUsage(capped(sorted(used.items())), capped(sorted(self._leaving.get(name, Counter()).items())))
             for name, used in sorted(self._used.items())
         }
-
-
-def _amounts(sums: Mapping[str, int]) -> Amounts:
-    """Sums by name; more than an amount can be is the most that it can be."""
-    return tuple(sorted((name, min(total, MAX_AMOUNT)) for name, total in sums.items()))

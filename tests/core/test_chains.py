@@ -368,10 +368,9 @@ def test_a_gang_of_several_priorities_preempts_for_its_highest() -> None:
 def test_no_move_relies_on_a_pod_that_moves_later() -> None:
     """R must be near a, which moves for b1: so r may not move for b2 to where a was near."""
     policy = moving()
-    near = InterPodConstraints(affinity=(AffinityTerm("zone", selects("a"), ("default",)),))
     pods = [
         running("a", "n1x", 4, labels=(("app", "a"),)),
-        running("r", "n5x", 2, labels=(("app", "r"),), constraints=near),
+        running("r", "n5x", 2, labels=(("app", "r"),), constraints=near("a")),
     ]
     wait = [waiting("b2", 8, gpu=2, priority=3), waiting("b1", 8, gpu=1)]
     nodes = [node("n1x", 8, gpu=1), node("n5x", 8, gpu=2), node("n2y", 4), node("n3x", 2)]

@@ -12,9 +12,8 @@ from flowcore.cluster.indexes.queue_index import QueueProblem, QueueTree
 from flowcore.costs.shares.additions import added_by
 from flowcore.costs.shares.filling import EPSILON, FilledQueue, Float64s, dominant_share, fill
 from flowcore.costs.shares.guarantees import check_guarantees
-from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.queues import QueueShare
-from flowcore.model.resources import PODS, Amounts
+from flowcore.model.resources import PODS, Amounts, capped
 
 _NO_URGENCIES: Mapping[str, float] = {}
 
@@ -196,7 +195,7 @@ class Shares:
             rows.append(
                 QueueShare(
                     name,
-                    used=tuple((resource, min(int(amount), MAX_AMOUNT)) for resource, amount in amounts if amount),
+                    used=capped((resource, int(amount)) for resource, amount in amounts if amount),
                     used_share=share,
                     fair_share=self.fair_share[name],
                     borrowed_share=max(0.0, share - self.dominant(entitled[name])),

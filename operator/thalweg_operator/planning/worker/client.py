@@ -115,7 +115,7 @@ class WorkerClient:
         try:
             async with asyncio.timeout(seconds) as limit:
                 for part in split_request(request):
-                    body = _encoded(part)
+                    body = request_encoder.encode(part)
                     process.stdin.write(LENGTH.pack(len(body)) + body)
                     await process.stdin.drain()
                     if part.has_more:
@@ -124,9 +124,9 @@ class WorkerClient:
                     limit.reschedule(asyncio.get_running_loop().time() + seconds)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
-        except WorkerLost:
+        except OverflowError as error:  # a number that nobody can send; the worker may have a part of the request
             await self.stop()
-            raise
+            raise WorkerLost(f"the request cannot be sent: {error}") from error
         except TimeoutError:
             await self.stop()
             raise WorkerLost(f"no plan after {request.deadline or seconds:.0f} s", "timeout") from None
@@ -165,15 +165,3 @@ def _environment() -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
     return {**_ONE_THREAD, **inherited}
-
-
-def _encoded(request: RoundRequest) -> bytes:
-    """A request as it is sent.
-
-    Raises:
-        WorkerLost: it holds a number that nobody can send. The worker has a part of the request, so it must be stopped.
-    """
-    try:
-        return request_encoder.encode(request)
-    except OverflowError as error:
-        raise WorkerLost(f"the request cannot be sent: {error}") from error
