@@ -82,7 +82,9 @@ class ChosenDevices:
             ClaimsUnallocatable: a constraint forbids a device where the request asks for all of them.
         """
         device, is_shared = pooled.device, pooled.device.allow_multiple
-        if self.is_in_use(claim, requested, pooled) or taints_keep_out(device.taints, requested.request.tolerations):
+        if not device.is_allocatable or self.is_in_use(claim, requested, pooled):
+            return False
+        if taints_keep_out(device.taints, requested.request.tolerations):
             return False
         taken = self.fits(requested, pooled)
         if taken is None:

@@ -121,15 +121,15 @@ class SliceIndex:
         for resource_slice in in_order:
             self._by_pool[resource_slice.pool_id].append(resource_slice)
         #: The node of each pool of which all slices name the same one.
-        self._only_node = {
-            pool: slices_of_pool[0].reach.node_name
-            for pool, slices_of_pool in self._by_pool.items()
-            if slices_of_pool[0].reach.node_name and len({each.reach.node_name for each in slices_of_pool}) == 1
-        }
+        self._only_node: dict[PoolId, str] = {}
+        for pool, slices_of_pool in self._by_pool.items():
+            names = {each.reach.node_name for each in slices_of_pool if _reaches_some(each)}
+            if len(names) == 1 and "" not in names:
+                self._only_node[pool] = names.pop()
         for resource_slice in in_order:
             if self._names_its_node(resource_slice):
                 self._by_node[resource_slice.reach.node_name].append(resource_slice)
-            else:
+            elif _reaches_some(resource_slice):
                 self._shared.append(resource_slice)
 
     def _names_its_node(self, resource_slice: ResourceSlice) -> bool:
@@ -225,6 +225,11 @@ class SliceIndex:
                 return Pool(pool_id, is_incomplete=True)
         reached = {each.name for each in slices}
         return _checked(pool_id, slices, [each for each in every if each.name not in reached])
+
+
+def _reaches_some(resource_slice: ResourceSlice) -> bool:
+    """Whether a slice says which nodes need it."""
+    return resource_slice.reach.is_stated or resource_slice.per_device or bool(resource_slice.shared_counters)
 
 
 def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flowcore.model.device_gates import ADMIN_ACCESS, CONSUMABLE_CAPACITY
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ALL, EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
 from flowcore.rules.devices.allocation.pools import PooledDevice
@@ -60,6 +61,20 @@ class RequestedDevices:
         return self.request.name if self.parent.first_available else ""
 
 
+def check_capacity_gate(claim: ResourceClaim, parent: ClaimRequest) -> None:
+    """Whether a request may ask for amounts, if it does.
+
+    Raises:
+        ClaimsUnallocatable: it may not.
+    """
+    if parent.lacks == CONSUMABLE_CAPACITY:
+        asking = next(each for each in parent.alternatives if each.capacity)
+        what = f"subrequest {asking.name}" if parent.first_available else f"request {parent.name}"
+        raise ClaimsUnallocatable(
+            f"claim {claim.key}, {what}: has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"
+        )
+
+
 def requested_devices(
     claim: ResourceClaim, parent: ClaimRequest, request: DeviceRequest, classes: Mapping[str, DeviceClass]
 ) -> RequestedDevices:
@@ -72,6 +87,8 @@ def requested_devices(
     for index, expression in enumerate(request.selectors):
         if expression is None:
             raise ClaimsUnallocatable(f"{named}, selector #{index}: CEL expression empty (unsupported selector type?)")
+    if request.admin_access and parent.lacks == ADMIN_ACCESS:
+        raise ClaimsUnallocatable(f"{named}: admin access is requested, but the feature is disabled")
     if not request.device_class:
         raise ClaimsUnallocatable(f"{named}: missing device class name (unsupported request type?)")
     device_class = classes.get(request.device_class)

@@ -271,6 +271,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         )
         try:
             wire = _claims.read(raw)
-            return _Shown(to_resource_claim(wire), wire.metadata.resource_version or "", raw)
+            claim = self._shell.cluster.device_gates.as_claimed(to_resource_claim(wire))
+            return _Shown(claim, wire.metadata.resource_version or "", raw)
         except (UnreadableJson, ModelError) as error:
             raise ConnectionLost(f"PATCH {'/'.join(parts)}: {error}") from error
