@@ -66,6 +66,15 @@ class DeviceGates:
         """Whether DeviceClasses back extended resources."""
         return EXTENDED_RESOURCE not in self.off
 
+    @property
+    def _has_binding_conditions(self) -> bool:
+        return not self.off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}
+
+    @property
+    def _is_stable(self) -> bool:
+        """Whether kube-scheduler has its older allocator for these gates (structured/internal/stable)."""
+        return CONSUMABLE_CAPACITY in self.off and not self._has_binding_conditions
+
     def as_read(self, resource_slice: ResourceSlice) -> ResourceSlice:
         """A slice as allocations read it. One that none can read reaches no node; its pool has it all the same."""
         if not self.off:
@@ -82,8 +91,10 @@ class DeviceGates:
         if CONSUMABLE_CAPACITY in self.off:
             capacity = tuple((name, DeviceCapacity(amount.value)) for name, amount in device.capacity)
             device = msgspec.structs.replace(device, allow_multiple=False, capacity=capacity)
-        if device.binding_conditions and self.off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}:
+        if device.binding_conditions and not self._has_binding_conditions:
             device = msgspec.structs.replace(device, is_selectable=False)
+            if self._is_stable:  # it does not take pools with such devices last
+                device = msgspec.structs.replace(device, binding_conditions=(), failure_conditions=())
         if device.consumes and PARTITIONABLE_DEVICES in self.off:
             device = msgspec.structs.replace(device, consumes=(), is_allocatable=False)
         return device
@@ -95,8 +106,16 @@ class DeviceGates:
         allocation = claim.allocation
         if allocation is not None and CONSUMABLE_CAPACITY in self.off:
             allocation = _without_shares(allocation)
-        requests = tuple(msgspec.structs.replace(each, lacks=self._lacking(each)) for each in claim.requests)
-        return msgspec.structs.replace(claim, requests=requests, allocation=allocation)
+        return msgspec.structs.replace(claim, requests=tuple(map(self._request, claim.requests)), allocation=allocation)
+
+    def _request(self, request: ClaimRequest) -> ClaimRequest:
+        if self._is_stable:  # it knows no amounts
+            request = msgspec.structs.replace(
+                request,
+                exactly=None if request.exactly is None else msgspec.structs.replace(request.exactly, capacity=()),
+                first_available=tuple(msgspec.structs.replace(each, capacity=()) for each in request.first_available),
+            )
+        return msgspec.structs.replace(request, lacks=self._lacking(request))
 
     def _lacking(self, request: ClaimRequest) -> str:
         """The first gate that a request needs and that is off; "": there is none."""

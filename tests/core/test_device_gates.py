@@ -117,6 +117,15 @@ def test_what_a_request_may_not_ask_for(gate: str, manifest: Manifest, rejection
     assert answer([device], [allocated(manifest, "n0", "gpu-0")], gate) == ["gpu-0"]
 
 
+def test_amounts_are_passed_over_by_older_allocators() -> None:
+    """Without binding conditions too, kube-scheduler has an allocator that knows none: the device is had whole."""
+    device = with_device(capacity={"memory": {"value": "8Gi"}})
+    more = {"requests": {"memory": "16Gi"}}
+    for wanted in (claim("c", capacity=more), listing(capacity=more)):
+        assert answer([device], [wanted]) == ClaimRejection(REASON_NONE_FIT)
+        assert answer([device], [wanted], CONSUMABLE_CAPACITY, BINDING_CONDITIONS) == ["gpu-0"]
+
+
 @pytest.mark.parametrize("gate", [BINDING_CONDITIONS, CLAIM_DEVICE_STATUS])
 def test_devices_that_get_ready_later(gate: str) -> None:
     """Without the gates nobody gets them; "all" are the others."""

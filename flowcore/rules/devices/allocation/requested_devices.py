@@ -13,6 +13,8 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ALL, EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
 from flowcore.rules.devices.allocation.pools import PooledDevice
 
+_LACKS_AMOUNTS = f"has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"
+
 
 class ClaimsUnallocatable(Exception):
     """Why claims get no devices.
@@ -69,10 +71,9 @@ def check_capacity_gate(claim: ResourceClaim, parent: ClaimRequest) -> None:
     """
     if parent.lacks == CONSUMABLE_CAPACITY:
         asking = next(each for each in parent.alternatives if each.capacity)
-        what = f"subrequest {asking.name}" if parent.first_available else f"request {parent.name}"
-        raise ClaimsUnallocatable(
-            f"claim {claim.key}, {what}: has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"
-        )
+        if parent.first_available:
+            raise ClaimsUnallocatable(f"claim {claim.key}, subrequest {asking.name}: {_LACKS_AMOUNTS}")
+        raise ClaimsUnallocatable(f"claim {claim.key}, request {asking.name}: {_LACKS_AMOUNTS}")
 
 
 def requested_devices(
