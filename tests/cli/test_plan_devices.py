@@ -35,3 +35,16 @@ def test_devices_of_placed_pods() -> None:
     rows = {row[0]: " ".join(row[3:]) for row in table if len(row) > 3}
     assert rows["default/plain"].startswith("- ")
     assert rows["default/p"].startswith("a/gpu-0, a/gpu-1, a/gpu-2")
+
+
+def test_parameters_that_are_nested_deep() -> None:
+    """Anybody may write them into a claim of their own. They are a driver's alone: the dump is planned all the same."""
+    deep = '{"a":' * 4000 + "1" + "}" * 4000
+    waiting, made = claims_of("p", 1)
+    made["spec"]["devices"]["config"] = [{"opaque": {"driver": "gpu.example.com", "parameters": "DEEP"}}]
+    gpu = {**API, "kind": "DeviceClass", **GPU}
+    objects = [node("a", "16"), gpu, {**API, "kind": "ResourceSlice", **slice_of("a", 1)}, waiting, made]
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).replace('"DEEP"', deep)
+    done = thalweg("plan", "-f", "-", "-o", "json", stdin=dump)
+    assert done.returncode == 0, done.stderr
+    assert [each["device"] for each in json.loads(done.stdout)["placed"][0]["devices"]] == ["gpu-0"]
