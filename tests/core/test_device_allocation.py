@@ -673,3 +673,18 @@ def test_nodes_get_the_slices_that_select_them(selectors: list[Manifest], *, by_
         node = ReachedNode(name, labels)
         expected = [each.pool for each in read if reaches(each.devices[0].reach if by_device else each.reach, node)]
         assert [each.pool_id.pool for each in index.pools(node)] == expected
+
+
+def test_a_constraint_on_all_devices_is_an_error_before_amounts_are_looked_at() -> None:
+    """Another claim of the pod takes what there is of the device. kube-scheduler ends its attempt, and so do plans."""
+    shared = device("d", allowMultipleAllocations=True, capacity={"memory": {"value": "8Gi"}})
+    every = claim(
+        request(allocationMode="All", adminAccess=True),
+        name="every",
+        constraints=[{"matchAttribute": f"{DRIVER}/numa"}],
+    )
+    every["spec"]["devices"]["requests"][0]["exactly"].pop("count")
+    answer = names([pool(shared)], claim(request(), name="first"), every)
+    assert isinstance(answer, Unallocatable)
+    assert answer.is_error
+    assert answer.reason.endswith("because a claim constraint would not be satisfied")
