@@ -149,9 +149,12 @@ class SliceIndex:
                 self._labels.add(key)
                 self._by_label[key, value].append(resource_slice)
 
-    def _candidates(self, node: ReachedNode) -> list[ResourceSlice]:
+    def _candidates(self, node: ReachedNode) -> Sequence[ResourceSlice]:
         """The slices that may concern a node, each once, by name."""
-        slices = {each.name: each for each in (*self._by_node.get(node.name, ()), *self._anywhere)}
+        own = self._by_node.get(node.name, ())
+        if not (self._anywhere or self._labels):
+            return own
+        slices = {each.name: each for each in (*own, *self._anywhere)}
         for label in node.labels:
             if label[0] in self._labels:
                 slices |= {each.name: each for each in self._by_label.get(label, ())}
