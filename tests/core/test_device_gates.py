@@ -8,6 +8,7 @@ from support.device_clusters import Manifest, allocated, claim, naming, slice_of
 from support.draw_devices import read_claims, read_classes, read_slices
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.saved_state import BesideCluster, put_lines, to_lines
 from flowcore.model.device_gates import (
     ADMIN_ACCESS,
     BINDING_CONDITIONS,
@@ -229,3 +230,18 @@ def test_a_worker_reads_the_same() -> None:
     assert made.requests[0].lacks == PRIORITIZED_LIST
     assert not cluster.set_resource_slice(resource_slice.name, resource_slice)
     assert not cluster.set_resource_claim((made.namespace, made.name), made)
+
+
+def test_a_saved_state_has_the_gates() -> None:
+    """The view's process and who reads a dump of the operator judge pods as the operator does, and new objects too."""
+    pod = Pod("default", "p", "p", PodClass((("cpu", 1), ("nvidia.com/gpu", 1))))
+    pod = msgspec.structs.replace(pod, extended=(("nvidia.com/gpu", (("r", 1),)),))
+    cluster = known([with_device(taints=[TAINT])], [listing()], DEVICE_TAINTS, EXTENDED_RESOURCE)
+    cluster.put_pod(pod)
+    again = Cluster()
+    put_lines([line.decode() for line in to_lines(cluster, BesideCluster(), 0.0)], again)
+    assert again.devices.slices == cluster.devices.slices
+    assert again.waiting == {pod.key: pod}
+    (fresh,) = read_slices([with_device(taints=[TAINT])])
+    again.set_resource_slice("fresh", fresh)
+    assert not again.devices.slices["fresh"].devices[0].taints
