@@ -87,6 +87,28 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class FeatureGatesType(click.ParamType):  # type: ignore[type-arg]
+    """GATE=true or GATE=false, several with commas between, as kube-scheduler's flag has it."""
+
+    name = "GATE=BOOL,..."
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, bool]:
+        from flowcore.model.device_gates import ON_SINCE  # noqa: PLC0415 - help must be instant
+
+        if isinstance(value, dict):
+            return value
+        gates = dict[str, bool]()
+        for text in str(value).split(",") if value else ():
+            gate, _, word = (part.strip() for part in text.partition("="))
+            if gate not in ON_SINCE:
+                self.fail(f'"{gate}" is not one of the gates {", ".join(ON_SINCE)}', param, ctx)
+            if word.lower() not in ("true", "false"):
+                self.fail(f'"{text}" is not {gate}=true or {gate}=false', param, ctx)
+            gates[gate] = word.lower() == "true"
+        return gates
+
+
+FEATURE_GATES = FeatureGatesType()
 MOMENT = MomentType()
 NAMESPACED_NAME = NamespacedNameType()
 DNS_NAME = DnsNameType()

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Self, TypeAlias
@@ -198,9 +198,11 @@ class Oracle:
         classes: Sequence[Mapping[str, Any]],
         claims: Sequence[Mapping[str, Any]],
         others: Sequence[Mapping[str, Any]] = (),
+        gates_off: Collection[str] = (),
     ) -> OracleDevices:
         """Asks which devices of a node claims can have, while `others` have theirs. Raises OracleError."""
-        return self._devices({"node": node, "slices": slices, "classes": classes, "claims": claims, "others": others})
+        case = {"node": node, "slices": slices, "classes": classes, "claims": claims, "others": others}
+        return self._devices({**case, "gatesOff": sorted(gates_off)})
 
     def select(self, expressions: Sequence[str], slices: Sequence[Mapping[str, Any]]) -> list[list[OracleSelection]]:
         """Asks whether each expression holds for each device of the slices. Raises OracleError."""

@@ -6,9 +6,12 @@ Source: dynamic-resource-allocation structured (Allocate, where it makes its res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from flowcore.api.base import Wire
+from flowcore.api.nesting import DEEPEST, is_deeper
 from flowcore.model.quantities import NANO
 from flowcore.model.resource_claims import (
     AllocatedDevice,
@@ -22,12 +25,33 @@ from flowcore.model.selectors import NodeSelectorTerm, Requirement
 
 _Object = dict[str, Any]
 
+#: Levels of what a driver is told. Of objects that are nested deeper than ``DEEPEST`` levels not all is known.
+_DEEPEST_CONFIG: Final = DEEPEST // 2
+
 
 class WireDeviceConfig(Wire):
     """What a driver is told of the devices of some requests, or of all if none is named. Nobody else reads it."""
 
     requests: list[str] | None = None
     opaque: dict[str, Any] | None = None
+
+    @property
+    def is_copyable(self) -> bool:
+        """Whether an allocation can say the same."""
+        return not is_deeper(self.opaque, _DEEPEST_CONFIG)
+
+
+_config = msgspec.json.Decoder(WireDeviceConfig)
+
+
+def config_text(config: WireDeviceConfig) -> str:
+    """A config of a class as its value has it; "": it is not copyable."""
+    return msgspec.json.encode(config).decode() if config.is_copyable else ""
+
+
+def read_config(text: str) -> WireDeviceConfig | None:
+    """The config of such a text; None: it is not copyable."""
+    return _config.decode(text) if text else None
 
 
 def allocation_object(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from flowcore.api.base import Wire, WireMeta, to_seconds
-from flowcore.api.claim_allocations import WireDeviceConfig
+from flowcore.api.claim_allocations import WireDeviceConfig, config_text
 from flowcore.api.device_selectors import WireDeviceSelector, to_expressions
 from flowcore.model.devices import DeviceClass
 
@@ -28,6 +26,6 @@ def to_device_class(wire: WireDeviceClass) -> DeviceClass:
         wire.metadata.name,
         spec.extended_resource_name or "",
         to_expressions(spec.selectors),
-        tuple(msgspec.json.encode(config).decode() for config in spec.config or ()),
+        tuple(map(config_text, spec.config or ())),
         to_seconds(wire.metadata.creation_timestamp),
     )

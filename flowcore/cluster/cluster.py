@@ -22,6 +22,7 @@ from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.replaced_pod import victim_key
+from flowcore.model.device_gates import DeviceGates
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup
@@ -83,6 +84,7 @@ class Cluster:
         gangs: which pods belong together.
         occupancy: what is taken on each node.
         devices: DeviceClasses, and the slices and claims that allocations of devices read.
+        device_gates: the feature gates that these are read with; set before the first of them comes.
         numa: reports on NUMA zones, and pods that they may not show.
     """
 
@@ -97,6 +99,7 @@ class Cluster:
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
+        self.device_gates = DeviceGates()
         self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
@@ -339,7 +342,8 @@ class Cluster:
         if not self.devices.set_class(name, device_class):
             return False
         self.occupancy.generation += 1
-        backing = device_resources(self.devices.classes.values())
+        classes = self.devices.classes.values() if self.device_gates.has_extended_resources else ()
+        backing = device_resources(classes)
         if backing == self._backing_class:
             return bool(self._claiming)
         self._backing_class = backing
@@ -348,6 +352,8 @@ class Cluster:
 
     def set_resource_slice(self, name: str, resource_slice: ResourceSlice | None) -> bool:
         """Takes a ResourceSlice; None: it is gone. Returns whether a waiting pod may be placed now."""
+        if resource_slice is not None:
+            resource_slice = self.device_gates.as_read(resource_slice)
         changed = self.devices.set_slice(name, resource_slice)
         self.occupancy.generation += changed
         return changed and bool(self._claiming)
@@ -355,6 +361,8 @@ class Cluster:
     def set_resource_claim(self, key: ClaimKey, claim: ResourceClaim | None) -> bool:
         """Takes a ResourceClaim; None: it is gone. Returns whether a waiting pod may be placed now."""
         before = self.devices.claims.get(key)
+        if claim is not None:
+            claim = self.device_gates.as_claimed(claim)
         if not self.devices.set_claim(key, claim):
             return False
         self.occupancy.generation += 1

@@ -15,6 +15,7 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import STORES, Store
+from flowcore.model.device_gates import DeviceGates
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -93,11 +94,13 @@ class Header(_Line, frozen=True, tag="ClusterState"):
     Attributes:
         written: seconds since the epoch.
         complete: see ``BesideCluster``.
+        gates_off: feature gates of devices that are off (``flowcore.model.device_gates``).
     """
 
     version: int
     written: float
     complete: bool = True
+    gates_off: tuple[str, ...] = ()
 
 
 class _SavedNode(_Line, frozen=True, tag="Node"):
@@ -183,7 +186,8 @@ def to_lines(
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
     ]  # fmt: skip
-    yield _encoder.encode(Header(VERSION, now, beside.complete)) + b"\n"
+    header = Header(VERSION, now, beside.complete, tuple(sorted(cluster.device_gates.off)))
+    yield _encoder.encode(header) + b"\n"
     for record in objects:
         yield _encoder.encode(record) + b"\n"
     for pod in pods:
@@ -216,6 +220,7 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                         "line 1", f"version {header.version} of the format; this Thalweg reads version {VERSION}"
                     )
                 state.complete, state.written = header.complete, header.written
+                cluster.device_gates = DeviceGates(frozenset(header.gates_off))
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

@@ -26,7 +26,7 @@ class DeviceClass(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         extended_resource: the resource name that pods may ask for instead of claiming, or "".
         selectors: CEL expressions that all hold for its devices; None for one of a kind that is not known.
-        config: what drivers are told of its devices, as JSON.
+        config: what drivers are told of its devices, as JSON; "" for what is nested too deep to be copied.
         created: seconds since the epoch; 0: unknown.
     """
 

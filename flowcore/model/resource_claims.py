@@ -68,12 +68,14 @@ class ClaimRequest(msgspec.Struct, frozen=True, gc=False):
         first_available: alternatives, the preferred first.
         resource: the extended resource in whose place it is; a node that offers this itself needs no device for it. "":
             none.
+        lacks: the feature gate that is off and that it needs (``device_gates``); "": there is none.
     """
 
     name: str
     exactly: DeviceRequest | None = None
     first_available: tuple[DeviceRequest, ...] = ()
     resource: str = ""
+    lacks: str = ""
 
     @property
     def alternatives(self) -> tuple[DeviceRequest, ...]:

@@ -130,6 +130,8 @@ class Device(msgspec.Struct, frozen=True, gc=False):
         binding_conditions: what its driver confirms before a pod may be bound.
         failure_conditions: by which its driver says that it never will.
         allow_multiple: several claims may have shares of it at once.
+        is_selectable: False: for claims it is not there, since a feature gate is off (``device_gates``).
+        is_allocatable: False: claims do not get it, since a feature gate is off.
     """
 
     name: str
@@ -142,6 +144,8 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     binding_conditions: tuple[str, ...] = ()
     failure_conditions: tuple[str, ...] = ()
     allow_multiple: bool = False
+    is_selectable: bool = True
+    is_allocatable: bool = True
 
 
 class ResourceSlice(msgspec.Struct, frozen=True, gc=False):

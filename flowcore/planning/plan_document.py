@@ -20,17 +20,21 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Delivery, Policy, ReschedulingMode
 from flowcore.model.queues import QueueShare
+from flowcore.model.resource_claims import EXTENDED_RESOURCES, AllocatedDevice, PlannedClaim
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.result import Bounded, Eviction, RoundResult
+from flowcore.rules.filters.dynamic_resources import claimable_devices
 from flowcore.rules.reasons import Reason
 
 #: Taint of a cordoned node.
 CORDONED: Final = "node.kubernetes.io/unschedulable"
 _NO_SAVINGS: Mapping[str, Mapping[str, int]] = {}
+#: Most pods whose devices are said: a search for those of one takes up to a millisecond.
+_MOST_PODS_WITH_DEVICES: Final = 2000
 
 
 class PlanClass(msgspec.Struct, array_like=True, frozen=True):
@@ -97,6 +101,30 @@ class PlanPod(msgspec.Struct, array_like=True):
     queue: str = ""
 
 
+class PlanDevice(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A device, or a share of one, that a planned pod has or gets.
+
+    Attributes:
+        claim: name of the ResourceClaim; "": kube-scheduler makes it, for the pod's extended resources.
+        request: of the claim: ``request`` or ``request/alternative``.
+    """
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+    @classmethod
+    def of(cls, claim: PlannedClaim, allocated: AllocatedDevice) -> PlanDevice:
+        """A device that a claim has or gets."""
+        name, device = "" if claim.name == EXTENDED_RESOURCES else claim.name, allocated.device
+        return cls(name, allocated.request, device.driver, device.pool, device.device)
+
+
+_NO_DEVICES: Mapping[str, tuple[PlanDevice, ...]] = {}
+
+
 class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A pod and its node (problem/result.py Placement).
 
@@ -107,6 +135,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
         victims: positions in ``evictions``: the running pods that must leave before it comes.
         saving: by how much the cost falls if the pod leaves the node; None: not known.
         volumes: what each claim of it that waits for its first consumer is to get.
+        devices: what its resource claims have or get, of a plan that answers a question; see ``planned_devices``.
     """
 
     pod: int
@@ -119,6 +148,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
     victims: tuple[int, ...] = ()
     saving: int | None = None
     volumes: tuple[VolumeChoice, ...] = ()
+    devices: tuple[PlanDevice, ...] = ()
 
 
 class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -290,6 +320,7 @@ def to_plan_document(
     number: int = 1,
     seconds: float = 0.0,
     savings: Mapping[str, Mapping[str, int]] = _NO_SAVINGS,
+    devices: Mapping[str, tuple[PlanDevice, ...]] = _NO_DEVICES,
 ) -> PlanDocument:
     """The document of a plan, without what is said of the pods themselves.
 
@@ -298,6 +329,7 @@ def to_plan_document(
         positions: of the pending pods, by key.
         policies: in the order of the document's.
         savings: by how much the cost falls if a pod leaves a node, by the pod's key and the node's name.
+        devices: of placed pods, by key.
     """
     first = results[0]
     reasons: dict[Reason, int] = {}
@@ -322,6 +354,7 @@ def to_plan_document(
                     tuple(victims[key] for key in placement.victims),
                     savings.get(placement.pod.key, {}).get(placement.node),
                     placement.volumes,
+                    devices.get(placement.pod.key, ()),
                 )
             )
         for out in result.unplaced:
@@ -350,6 +383,23 @@ def to_plan_document(
     )
 
 
+def planned_devices(result: RoundResult) -> dict[str, tuple[PlanDevice, ...]]:
+    """The devices of the first 2,000 placed pods that have claims, by the pod's key.
+
+    A pod that waits until others have left may lack some: their claims have the devices still.
+    """
+    claiming = [each.pod for each in result.placements if each.pod.pod_class.devices is not None]
+    if not claiming:
+        return {}
+    claimable = claimable_devices(replace(result.after, takers=result.after.takers[:_MOST_PODS_WITH_DEVICES]))
+    planned = ((pod.key, claimable.planned_claims(pod.pod_class.devices)) for pod in claiming if pod.pod_class.devices)
+    return {
+        key: tuple(PlanDevice.of(claim, each) for claim in claims for each in claim.allocation.devices)
+        for key, claims in planned
+        if claims
+    }
+
+
 def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], seconds: float) -> PlanDocument:
     """The document of a plan with all that is said of its pods.
 
@@ -359,7 +409,8 @@ def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], sec
     """
     pods: list[PendingPod] = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
     positions = {pod.key: place for place, pod in enumerate(pods)}
-    document = to_plan_document([result], positions, policies.values(), seconds=seconds)
+    devices = planned_devices(result)
+    document = to_plan_document([result], positions, policies.values(), seconds=seconds, devices=devices)
     classes: dict[PodClass, int] = {}
     places = {name: place for place, name in enumerate(policies)}
     document.pending = [

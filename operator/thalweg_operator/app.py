@@ -24,6 +24,7 @@ from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watches.catch_up import CatchUp
+from thalweg_operator.api.watches.server_gates import read_device_gates
 from thalweg_operator.api.watches.watched import (
     DISRUPTION_BUDGETS,
     OPTIONAL_KINDS,
@@ -303,6 +304,7 @@ class Operator:
         A node without its pods looks empty, and a pod whose policy was not read yet looks ungoverned.
         """
         self._round_loop.discard_changes()
+        self._shell.cluster.device_gates = await read_device_gates(self._api_client, self.settings.device_gates)
         # Nothing of a list is garbage.
         gc.set_threshold(50_000, 20, 50)
         for kind, reflector in self._reflectors.items():

@@ -52,6 +52,7 @@ class Settings:
         bind_concurrency: bindings in flight for one namespace; the limit for all namespaces is a third higher.
         steer_concurrency: the same for nominations and other writes to steered pods.
         device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
+        device_gates: feature gate of devices -> whether it is on; others as in the API server's version.
         conditions_per_second: conditions of waiting pods written per second, at most.
         resync: seconds between rounds when nothing changes.
         usage: of measured usage.
@@ -77,6 +78,7 @@ class Settings:
     bind_concurrency: int = 32
     steer_concurrency: int = 16
     device_timeout: float = DEVICE_TIMEOUT
+    device_gates: Mapping[str, bool] = field(default_factory=dict)
     conditions_per_second: float = 100.0
     resync: float = 60.0
     usage: UsageSettings = field(default_factory=UsageSettings)

@@ -6,6 +6,8 @@ import pytest
 from support.helm import Helm, pod_templates
 from thalweg.main import main
 
+from flowcore.model.device_gates import ON_SINCE
+
 #: Where pods have certificates, and kube-scheduler's configuration.
 MOUNTED = ("/etc/thalweg/extender", "/config")
 #: Values that are options of `thalweg run`.
@@ -14,6 +16,7 @@ GIVEN = {
     "roundBudget": 0.5,
     "logLevel": "debug",
     "extender.ignorable": True,
+    "featureGates": {gate: number % 2 == 0 for number, gate in enumerate(ON_SINCE)},
     "extraArgs": ["--record=/tmp/rounds"],
 }
 

@@ -35,6 +35,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "memory": ({"workerMemory": "much"}, "at '/workerMemory'"),
     "memory in no unit": ({"workerMemory": "524288ki"}, "at '/workerMemory'"),
     "no number": ({"workerMemory": "..."}, "at '/workerMemory'"),
+    "no gate": ({"featureGates": {"DRATaints": False}}, "additional properties 'DRATaints' not allowed"),
+    "no boolean": ({"featureGates": {"DRADeviceTaints": "off"}}, "at '/featureGates/DRADeviceTaints'"),
     "no unit": ({"resources.requests": {"memory": "512mi"}}, "at '/resources/requests/memory'"),
     "two points": ({"jobs.resources.requests": {"cpu": "1.0.0"}}, "at '/jobs/resources/requests/cpu'"),
     "system's class": (

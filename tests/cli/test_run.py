@@ -6,6 +6,7 @@ from support.cli import thalweg
 from thalweg.main import main
 
 from flowcore.cluster.usage_samples import STALE_AFTER
+from flowcore.model.device_gates import ON_SINCE
 
 URL = "http://prometheus:9090"
 
@@ -28,6 +29,29 @@ def test_options_of_measured_usage_that_make_no_sense(options: list[str], proble
     done = thalweg("run", *options)
     assert done.returncode == 2
     assert problem in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("DRATaints=false", f'"DRATaints" is not one of the gates {", ".join(ON_SINCE)}'),
+        ("DRADeviceTaints=off", '"DRADeviceTaints=off" is not DRADeviceTaints=true or DRADeviceTaints=false'),
+        ("DRADeviceTaints", '"DRADeviceTaints" is not DRADeviceTaints=true'),
+    ],
+)
+def test_gates_that_make_no_sense(value: str, problem: str) -> None:
+    """One sentence that names the option and says what would do."""
+    done = thalweg("run", "--feature-gates", value)
+    assert done.returncode == 2
+    assert "--feature-gates" in done.stderr
+    assert problem in " ".join(done.stderr.split())
+
+
+def test_gates_as_kube_scheduler_takes_them() -> None:
+    """Several with commas between."""
+    context = main.commands["run"].make_context("run", ["--feature-gates=DRADeviceTaints=false, DRAAdminAccess=True"])
+    assert context.params["feature_gates"] == {"DRADeviceTaints": False, "DRAAdminAccess": True}
+    assert main.commands["run"].make_context("run", []).params["feature_gates"] == {}
 
 
 def test_a_sample_counts_until_the_next_poll() -> None:

@@ -1,5 +1,6 @@
 """Which devices of a node claims can have: rule by rule, and against a search that tries everything."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from support.draw_devices import (
     DeviceCase,
     cel,
@@ -30,7 +32,7 @@ from flowcore.model.resource_claims import (
     DeviceRequest,
     ResourceClaim,
 )
-from flowcore.model.resource_slices import DeviceId
+from flowcore.model.resource_slices import DeviceId, NodeReach
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
 from flowcore.rules.devices.allocation.consumable_capacity import consumed_capacity, fits_capacity
@@ -595,3 +597,94 @@ def test_an_allocation_is_written_as_it_is_read() -> None:
     assert again.allocation is not None
     shares = [msgspec.structs.replace(each, share_id=each.share_id and "") for each in again.allocation.devices]
     assert msgspec.structs.replace(again.allocation, devices=tuple(shares)) == allocation
+
+
+def _zone(value: str, operator: str = "In") -> Manifest:
+    requirement = {"key": "zone", "operator": operator} | ({"values": [value]} if operator == "In" else {})
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+
+def _named(name: str) -> Manifest:
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+
+
+@pytest.mark.parametrize("kind", ["label", "name", "device by device"])
+def test_slices_that_select_nodes_cost_nodes_and_slices(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A slice is compared with the nodes that have a label that it asks for, and not with all of them."""
+    compared = Counter[str]()
+
+    def counting(reach: NodeReach, node: ReachedNode) -> bool:
+        compared["all"] += 1
+        return reaches(reach, node)
+
+    monkeypatch.setattr("flowcore.rules.devices.allocation.pools.reaches", counting)
+    number = 300
+    slices = []
+    for place in range(number):
+        reach = _named(f"n{place}") if kind == "name" else _zone(f"z{place}")
+        if kind == "device by device":
+            slices.append(pool(device("d", **reach), name=f"p{place:03}", perDeviceNodeSelection=True))
+        else:
+            slices.append(pool(device("d"), name=f"p{place:03}", **reach))
+    nodes = [ReachedNode(f"n{place}", (("other", "x"), ("zone", f"z{place}"))) for place in range(number)]
+    index = SliceIndex(read_slices(slices))
+    assert [[each.pool_id.pool for each in index.pools(node)] for node in nodes] == [
+        [f"p{place:03}"] for place in range(number)
+    ]
+    assert 0 < compared["all"] <= 2 * number
+
+
+@st.composite
+def _selectors(draw: st.DrawFn) -> Manifest:
+    """Node selectors of one to two terms, of labels and names."""
+
+    def requirement(key: str) -> Manifest:
+        operator = draw(st.sampled_from(("In", "In", "NotIn", "Exists")))
+        values = draw(st.lists(st.sampled_from(("a", "b", "n0", "n1")), min_size=1, max_size=2, unique=True))
+        return {"key": key, "operator": operator} | ({} if operator == "Exists" else {"values": values})
+
+    terms = []
+    for _ in range(draw(st.integers(1, 2))):
+        keys = draw(st.lists(st.sampled_from(("zone", "rack", "metadata.name")), max_size=2, unique=True))
+        term: Manifest = {"matchExpressions": [requirement(key) for key in keys]}
+        if draw(st.booleans()):
+            name = draw(st.sampled_from(("n0", "n1")))
+            field = {"key": "metadata.name", "operator": draw(st.sampled_from(("In", "NotIn"))), "values": [name]}
+            term["matchFields"] = [field]
+        terms.append(term)
+    return {"nodeSelector": {"nodeSelectorTerms": terms}}
+
+
+@settings(max_examples=examples(200))
+@given(selectors=st.lists(_selectors(), min_size=1, max_size=4), by_device=st.booleans())
+def test_nodes_get_the_slices_that_select_them(selectors: list[Manifest], *, by_device: bool) -> None:
+    """Whatever slices ask of nodes: each node has the pools that reach it, as if each were compared with each."""
+    slices = [
+        pool(device("d", **reach), name=f"p{place}", perDeviceNodeSelection=True)
+        if by_device
+        else pool(device("d"), name=f"p{place}", **reach)
+        for place, reach in enumerate(selectors)
+    ]
+    read = read_slices(slices)
+    index = SliceIndex(read)
+    for name, zone, more in product(("n0", "n1", "n2"), ("a", "b", ""), ((), (("metadata.name", "a"),))):
+        labels = (*more, ("rack", "b"), *((("zone", zone),) if zone else ()))
+        node = ReachedNode(name, labels)
+        expected = [each.pool for each in read if reaches(each.devices[0].reach if by_device else each.reach, node)]
+        assert [each.pool_id.pool for each in index.pools(node)] == expected
+
+
+def test_a_constraint_on_all_devices_is_an_error_before_amounts_are_looked_at() -> None:
+    """Another claim of the pod takes what there is of the device. kube-scheduler ends its attempt, and so do plans."""
+    shared = device("d", allowMultipleAllocations=True, capacity={"memory": {"value": "8Gi"}})
+    every = claim(
+        request(allocationMode="All", adminAccess=True),
+        name="every",
+        constraints=[{"matchAttribute": f"{DRIVER}/numa"}],
+    )
+    every["spec"]["devices"]["requests"][0]["exactly"].pop("count")
+    answer = names([pool(shared)], claim(request(), name="first"), every)
+    assert isinstance(answer, Unallocatable)
+    assert answer.is_error
+    assert answer.reason.endswith("because a claim constraint would not be satisfied")

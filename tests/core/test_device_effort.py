@@ -15,7 +15,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
 from flowcore.rules.devices import device_selectors, search_effort
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
-from flowcore.rules.devices.search_effort import REASON_LATER
+from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, SearchEffort
 from flowcore.rules.filters import dynamic_resources
 
 NODES = [f"n{number}" for number in range(20)]
@@ -96,12 +96,44 @@ def test_all_namespaces_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -
     """Else a tenant with many of them would have many times the time."""
     monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 5000)
     monkeypatch.setattr(search_effort, "MOST_OF_ROUND", 20_000)
+    monkeypatch.setattr(search_effort, "KEPT_OF_ROUND", 10_000)
     names = [f"p{number}" for number in range(20)]
     claims = [selecting(name, f"{number} < 0", name) for number, name in enumerate(names)]
     known = cluster([with_serials(name, 2) for name in NODES], claims)
     reasons = [rejected(known, in_namespace(name, name)) for name in names]
     assert reasons[0] == {REASON_NONE_FIT: len(NODES)}
     assert reasons[-1] == {REASON_LATER: len(NODES)}
+
+
+@pytest.mark.parametrize("greedy", [2, 7])
+def test_several_namespaces_do_not_spend_what_another_needs(monkeypatch: pytest.MonkeyPatch, greedy: int) -> None:
+    """Each of some has claims that cost more than a round has for all; what another begins with is kept for it."""
+    first = 8 * (search_effort.NODE + search_effort.LOOK_UP) * len(NODES)
+    monkeypatch.setattr(search_effort, "FIRST_OF_NAMESPACE", first)
+    monkeypatch.setattr(search_effort, "KEPT_OF_ROUND", 8 * first)
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 8 * first)
+    monkeypatch.setattr(search_effort, "MOST_OF_ROUND", 16 * first)
+    claims = [
+        selecting(f"p{number}", f"{number} < 0", f"greedy-{tenant}")
+        for tenant in range(greedy)
+        for number in range(100)
+    ]
+    known = cluster([with_serials(name, 2) for name in NODES], [*claims, selecting("q", "true", "modest")])
+    for tenant in range(greedy):
+        reasons = [rejected(known, in_namespace(f"greedy-{tenant}", f"p{number}")) for number in range(100)]
+        assert reasons[0] == {REASON_NONE_FIT: len(NODES)}
+        assert reasons[-1] == {REASON_LATER: len(NODES)}
+    assert rejected(known, in_namespace("modest", "q")) == {}
+
+
+def test_a_single_namespace_has_all_of_its_own() -> None:
+    """What is kept for others does not make its limit smaller."""
+    effort = SearchEffort()
+    effort.begin_round(1)
+    for _ in range(search_effort.MOST_OF_NAMESPACE // 1000):
+        effort.spend("alone", 1000)
+    with pytest.raises(EffortSpentError):
+        effort.spend("alone", 1)
 
 
 def test_an_expression_costs_a_device_so_much_at_most() -> None:

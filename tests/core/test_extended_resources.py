@@ -31,7 +31,9 @@ from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, wanted_pods
+from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
@@ -558,3 +560,31 @@ def test_a_drained_pod_takes_its_devices_along() -> None:
     answer = answer_what_if(known, WhatIfQuery([Drain("a")]), CONTEXT)
     assert not answer.waiting
     assert state_of(known) == before
+
+
+def test_why_counts_the_devices() -> None:
+    """Those that match and those that are free, where nodes do not offer it; all requests of a pod together."""
+    waits, apart = asking_manifest("waits"), asking_manifest("apart", number=2)
+    two = asking_manifest("two")
+    two["spec"]["containers"].append({"name": "d", "resources": {"requests": {RESOURCE: "3"}}})
+    held = [*on_device("runs-a", "a", "gpu-0"), *on_device("runs-b", "b", "gpu-0")]
+
+    def evidence(known: Scenario, pod: str, *, nodes: bool = True) -> list[str]:
+        answer = answer_why(known, WhyQuery(f"default/{pod}"), AnswerContext(now=NOW, nodes=nodes))
+        return [each for each in answer.evidence if each.startswith("Extended")]
+
+    what = f"Extended resource {RESOURCE} asks for"
+    known = scenario({"a": 2, "b": 2}, *held, apart, two)
+    assert evidence(known, "apart") == [f"{what} 2 of class gpu: 4 devices match, 2 are free, at most 1 on one node."]
+    assert evidence(known, "two") == [f"{what} 4 of class gpu: 4 devices match, 2 are free."]
+    assert not evidence(known, "apart", nodes=False)
+    assert evidence(scenario({"a": 1}, *held[:2], waits), "waits") == [
+        f"{what} 1 of class gpu: 1 device matches, none is free."
+    ]
+    assert evidence(scenario({"a": 0}, waits), "waits") == [f"{what} 1 of class gpu: no device matches."]
+    offers = manifest_node("offers", "z", cpu="16")
+    offers["status"]["allocatable"][RESOURCE] = "1"
+    mixed = scenario({"a": 1, "offers": 3}, offers, *held[:2], asking_manifest("has-it", "offers"), waits)
+    assert evidence(mixed, "waits") == [
+        f"{what} 1 of class gpu: 1 device matches on nodes that do not offer {RESOURCE} themselves, none is free."
+    ]

@@ -7,13 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.device_clusters import API, GPU, claiming, slice_of
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
 
 from flowcore.costs import MODELS
-from flowcore.model.policies import Delivery, Policy, Selects
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.selectors import LabelSelector
+from flowcore.planning.plan_document import to_plan_document
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
@@ -117,3 +119,46 @@ def test_pods_that_stay_anyway_are_not_compared() -> None:
     leaving = manifest_pod("leaving", "a", deletionTimestamp="2026-01-01T00:00:00Z")
     daemon = manifest_pod("daemon", "a", owner="DaemonSet")
     assert compared(manifest_node("a", "z"), leaving, daemon, manifest_pod("lost", "none")) == []
+
+
+def with_gpus() -> Scenario:
+    """Node a has four GPUs; a pod claims two of them by a template, another asks for the class's extended resource."""
+    backing = {**API, "kind": "DeviceClass", "metadata": GPU["metadata"]}
+    backing["spec"] = {"extendedResourceName": "nvidia.com/gpu"}
+    asking = manifest_pod("asks")
+    asking["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    slices = {**API, "kind": "ResourceSlice", **slice_of("a", 4)}
+    steered = {"schedulerName": STEERED_NAME}
+    asking["spec"] |= steered
+    return scenario_of(
+        [manifest_node("a", "z", cpu="16"), backing, slices, *claiming("claims", "", 2), asking, manifest_pod("plain")]
+    )
+
+
+def test_placed_pods_say_their_devices() -> None:
+    """Claim, request and device of each; no device twice; none of a pod that claims nothing."""
+    scenario = with_gpus()
+    answer = answer_plan(scenario, PlanQuery(), CONTEXT)
+    by_pod = {each.pod.partition("/")[2]: each.devices for each in answer.placed}
+    assert not by_pod["plain"]
+    assert [(each.claim, each.request) for each in by_pod["claims"]] == [("claims-gpu", "r"), ("claims-gpu", "r")]
+    assert [each.claim for each in by_pod["asks"]] == [""]
+    devices = [(each.driver, each.pool, each.device) for pod in by_pod.values() for each in pod]
+    assert len(set(devices)) == 3
+    assert {(driver, pool) for driver, pool, _ in devices} == {("gpu.example.com", "a")}
+
+
+def test_devices_do_not_tell_who_has_a_pool() -> None:
+    """Pools are named after nodes: who may not read nodes hears of no device."""
+    answer = answer_plan(with_gpus(), PlanQuery(), AnswerContext(NOW, nodes=False))
+    assert len(answer.placed) == 3
+    assert not any(each.devices for each in answer.placed)
+
+
+def test_the_worker_says_no_devices() -> None:
+    """What it writes of a plan is read by nobody who asks for devices, and a search costs."""
+    plan = plan_scenario(with_gpus(), NOW, MODELS)
+    positions = {each.pod.key: place for place, each in enumerate(plan.result.placements)}
+    document = to_plan_document([plan.result], positions, plan.policies.values())
+    assert len(document.placements) == 3
+    assert not any(each.devices for each in document.placements)

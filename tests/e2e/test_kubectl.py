@@ -16,6 +16,7 @@ import yaml
 from aiohttp import web
 from support.cli import by_pod
 from support.cluster_scenario import ClusterScenario
+from support.device_clusters import API, GPU, claim, slice_of
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
 from support.tools import kubectl
@@ -39,6 +40,7 @@ from thalweg.sources.cluster_source import cluster_source
 from thalweg.sources.source import SourceError, SourceOptions
 from thalweg.view.view_live import _own_context
 from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_controlplane.client.objects import object_path
 from thalweg_listener import ConnectionLimits, listening
 from thalweg_view.callers.access import AUDIENCE
 
@@ -338,6 +340,40 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
     status = await answer(plane[0].kubeconfig, "status")
     assert {"observed": "Observe"}.items() <= {each["name"]: each["delivery"] for each in status["policies"]}.items()
     assert status["overview"]["nodes"] == 2
+
+
+async def test_pods_of_templates_that_the_cluster_has(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """A what-if with a pod that claims by a template knows the template, which the operator does not watch."""
+    control_plane, api = plane
+    await scene.nodes("gpus", cpu="4")
+    published = slice_of("gpus", 2)
+    made = [{**API, "kind": "DeviceClass", **GPU}, {**API, "kind": "ResourceSlice", **published}]
+    await api.create_many(made)
+    for name, number in (("two", 2), ("three", 3)):
+        metadata = {"name": name, "namespace": scene.namespace}
+        spec = {"spec": claim("c", number)["spec"]}
+        await api.create({**API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec})
+    pods = []
+    for name in ("two", "three", "none"):
+        pod = scene.pod(name, "1")
+        pod["metadata"]["namespace"] = scene.namespace
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
+        pods.append(pod)
+    path = tmp_path / "pods.yaml"
+    path.write_text(yaml.safe_dump_all(pods))
+    try:
+        found: dict[str, Any] = {}
+        async with asyncio.timeout(30):
+            while not found.get("placed"):  # until the operator has seen the devices
+                found = await answer(control_plane.kubeconfig, "what-if", "--apply", str(path), "-n", scene.namespace)
+        assert found["placed"] == [f"{scene.namespace}/two"]
+        assert "cannot allocate all claims" in found["reasons"][f"{scene.namespace}/three"]
+        assert "ResourceClaim not created yet" in found["reasons"][f"{scene.namespace}/none"]
+    finally:
+        for each in made:
+            await api.delete(object_path(each))
 
 
 async def test_a_cluster_without_an_operator(

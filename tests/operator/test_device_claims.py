@@ -24,6 +24,8 @@ from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, Relea
 from thalweg_operator.reservations.events import Answer
 
 from flowcore.api.devices import WireDeviceClass, to_device_class
+from flowcore.api.nesting import without_depth
+from flowcore.model.devices import DeviceClass
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resource_claims import AllocatedDevice, ClaimAllocation, PlannedClaim
 from flowcore.model.resource_slices import DeviceId
@@ -133,11 +135,13 @@ class Scene:
 
 
 @asynccontextmanager
-async def writing(server: ClaimServer, folder: Path, *, wanted: bool = True) -> AsyncIterator[Scene]:
+async def writing(
+    server: ClaimServer, folder: Path, *, wanted: bool = True, device_class: DeviceClass | None = None
+) -> AsyncIterator[Scene]:
     state = DrivenLedger()
     config = {"config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"of": "class"}}}]}
     wire = {"metadata": {"name": "gpu"}, "spec": config}
-    state.set_device_class("gpu", to_device_class(msgspec.convert(wire, WireDeviceClass)))
+    state.set_device_class("gpu", device_class or to_device_class(msgspec.convert(wire, WireDeviceClass)))
     answers: list[tuple[Answer, str]] = []
 
     class WantingShell:
@@ -194,6 +198,44 @@ async def test_an_allocation_as_kube_scheduler_writes_it(tmp_path: Path) -> None
     assert read.allocation is not None
     assert read.allocation.is_like(PLANNED.allocation)
     assert scene.metrics.claim_writes.labels("allocate", "done")._value.get() == 1
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Parameters with so many levels."""
+    parameters: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        parameters = {"a": parameters}
+    return parameters
+
+
+async def test_config_that_is_nested_too_deep(tmp_path: Path) -> None:
+    """A driver would be told something else: nothing is written, and the pod is told why."""
+    server = ClaimServer()
+    parameters = server.claim["spec"]["devices"]["config"][0]["opaque"]
+    parameters["parameters"] = nested(200)
+    async with writing(server, tmp_path) as scene:
+        answer, reason = await scene.answer(ALLOCATE)
+        assert answer is Answer.REFUSED
+        assert reason == "ResourceClaim default/c: its config is nested too deep to be copied"
+        assert "allocation" not in server.status
+        parameters["parameters"] = nested(40)
+        assert await scene.answer(ALLOCATE) == (Answer.DONE, "")
+
+
+@pytest.mark.parametrize("levels", [60, 3000])
+async def test_config_of_a_class_that_is_nested_too_deep(tmp_path: Path, levels: int) -> None:
+    """The same, as the reflector reads the class."""
+    deep = b'{"a": ' * levels + b"1" + b"}" * levels
+    config = b'{"config": [{"opaque": {"driver": "gpu.example.com", "parameters": ' + deep + b"}}]}"
+    raw = without_depth(b'{"metadata": {"name": "gpu"}, "spec": ' + config + b"}")
+    device_class = to_device_class(msgspec.json.decode(raw, type=WireDeviceClass))
+    assert device_class.config == ("",)
+    server = ClaimServer()
+    async with writing(server, tmp_path, device_class=device_class) as scene:
+        answer, reason = await scene.answer(ALLOCATE)
+    assert answer is Answer.REFUSED
+    assert reason == "ResourceClaim default/c: the config of the DeviceClass gpu is nested too deep to be copied"
+    assert "allocation" not in server.status
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ from support import virtual_time
 from support.fake_api import Scripted, ScriptedApi, event, thing
 from support.profiles import examples
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.json_reading import JsonReader, UnreadableJson, without_depth
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
+
+from flowcore.api.nesting import without_depth
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
 HTML = b"<html>maintenance</html>"

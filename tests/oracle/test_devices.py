@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.draw_devices import (
     DOMAIN,
@@ -30,13 +31,23 @@ from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
 from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.resource_claims import ClaimAllocation
+from flowcore.model.device_gates import (
+    BINDING_CONDITIONS,
+    CLAIM_DEVICE_STATUS,
+    CONSUMABLE_CAPACITY,
+    EXTENDED_RESOURCE,
+    ON_SINCE,
+    PRIORITIZED_LIST,
+    DeviceGates,
+)
+from flowcore.model.devices import DeviceClass
+from flowcore.model.resource_claims import ClaimAllocation, ClaimingPod, PodClaim, ResourceClaim
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT, Unallocatable, allocate
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.pod_claims import REASON_LEFT_OVER
+from flowcore.rules.devices.pod_claims import REASON_LEFT_OVER, ClaimRejection, claims_of
 from flowcore.rules.filters import run_filters
 
 #: What expressions are made of: each by its type, with the types of its parts after a dollar.
@@ -184,14 +195,44 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle, c
 
     Where devices are to differ in an attribute, kube-scheduler may find devices that do not: decision 103.
     """
-    theirs = oracle.allocate(NODE, case.slices, case.classes, case.claims, case.others)
-    node = reached_node()
+    _compare(oracle, case, frozenset())
+
+
+#: What the allocator reads; the filters of whole pods read the others.
+_GATES = sorted(ON_SINCE.keys() - {EXTENDED_RESOURCE})
+_gates_off = st.frozensets(st.sampled_from(_GATES), min_size=1, max_size=3)
+
+
+@settings(max_examples=examples(1000))
+@given(case=device_cases(), off=_gates_off)
+def test_gates_that_are_off_mean_what_kube_scheduler_means(
+    oracle: Oracle, case: DeviceCase, off: frozenset[str]
+) -> None:
+    """The same devices, or the same reason, whichever gates are off.
+
+    An expression that reads ``allowMultipleAllocations`` does not compile for kube-scheduler without that gate.
+    """
+    assume(CONSUMABLE_CAPACITY not in off or "allowMultipleAllocations" not in str(case.claims))
+    _compare(oracle, case, off)
+
+
+def _compare(oracle: Oracle, case: DeviceCase, off: frozenset[str]) -> None:
+    theirs = oracle.allocate(NODE, case.slices, case.classes, case.claims, case.others, off)
+    node, gates = reached_node(), DeviceGates(off)
+    claims = tuple(map(gates.as_claimed, read_claims(case.claims)))
+    if any(request.lacks == PRIORITIZED_LIST for claim in claims for request in claim.requests):
+        # kube-scheduler's plug-in has rejected the pod before.
+        rejection = claims_of(_naming(claims), {(each.namespace, each.name): each for each in claims}, _ALL_CLASSES)
+        assert isinstance(rejection, ClaimRejection)
+        assert theirs.error  # of an earlier request perhaps
+        assert PRIORITIZED_LIST not in theirs.error or rejection.reason.removeprefix("resource ") == theirs.error
+        return
     ours = allocate(
-        read_claims(case.claims),
+        claims,
         node,
-        SliceIndex(read_slices(case.slices)).pools(node),
+        SliceIndex(map(gates.as_read, read_slices(case.slices))).pools(node),
         read_classes(case.classes),
-        AllocatedDevices.of_claims(read_claims(case.others)),
+        AllocatedDevices.of_claims(map(gates.as_claimed, read_claims(case.others))),
         DeviceSelectors(),
     )
     if theirs.timed_out:
@@ -201,6 +242,8 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle, c
         return
     if not isinstance(ours, Unallocatable):
         assert list(ours) == _allocations(theirs), theirs.error
+        if off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}:
+            return  # kube-scheduler does not write them
         assert _objects(case, ours) == [_without_amounts(each) for each in theirs.allocations or ()]
         return
     assert theirs.allocations is None, ours.reason
@@ -210,6 +253,14 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle, c
         assert ours.reason.split(" CEL ")[0] == reason.split(" CEL ")[0]
     else:
         assert ours.reason == reason
+
+
+_ALL_CLASSES = {name: DeviceClass(name) for name in ("any", "gpu")}
+
+
+def _naming(claims: Sequence[ResourceClaim]) -> ClaimingPod:
+    """A pod that names some claims."""
+    return ClaimingPod("default", "p", "p", tuple(PodClaim(each.name, claim=each.name) for each in claims))
 
 
 # --- extended resources that a DeviceClass backs ---

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from thalweg import options
-from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, NamespacedName
+from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Address, NamespacedName
 
 
 @click.command()
@@ -28,6 +28,9 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               metavar="SECONDS",
               help="Time that a driver may take until devices are ready that a pod of delivery Binder was given. After "
                    "that the pod gives them back and is planned anew.")  # fmt: skip
+@click.option("--feature-gates", default="", type=FEATURE_GATES, metavar="GATE=BOOL,...",
+              help="kube-scheduler's feature gates for devices that you have set, such as DRADeviceTaints=false. The "
+                   "others have the defaults of the API server's version.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder that keeps the last 20 rounds, for `thalweg replay`.")  # fmt: skip
 @click.option("--dump-directory", type=click.Path(file_okay=False, path_type=Path),
@@ -85,6 +88,7 @@ def run(
     log_level: str,
     round_budget: float,
     device_timeout: float,
+    feature_gates: dict[str, bool],
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
@@ -140,6 +144,7 @@ def run(
         log_level,
         round_budget,
         device_timeout,
+        feature_gates,
         records,
         dump_directory,
         worker_memory,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from flowcore.api.nesting import without_depth
 from flowcore.questions.scenario.reading.objects import json_type
 from thalweg.terminal.progress import progress
 
@@ -69,7 +70,7 @@ def parse_objects(
     """
     documents: list[Any]
     try:
-        documents = [msgspec.json.decode(text)]
+        documents = [_parse_json(text)]
     except msgspec.DecodeError as not_json:
         if text.lstrip()[:1] in ("{", "["):
             raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
@@ -91,6 +92,13 @@ def parse_objects(
         yield from _flatten(document, where, on_list)
     if not object_count:
         raise DumpError(f"{shown}: contains no object")
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:  # what is nested so deep is read by nobody, such as parameters for a driver
+        return msgspec.json.decode(without_depth(text.encode()))
 
 
 def _parse_yaml(text: str, shown: str) -> list[Any]:

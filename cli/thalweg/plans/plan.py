@@ -152,6 +152,8 @@ def _show_pods(console: Console, answer: PlanAnswer) -> None:
         shown = answer.placed[:MAX_ROWS]
         header: tuple[str, ...] = ("POD", "NODE", "COST")
         rows: list[tuple[str, ...]] = [(each.pod, each.node, str(each.price)) for each in shown]
+        if any(each.devices for each in shown):
+            header, rows = (*header, "DEVICES"), [(*row, _devices(pod)) for row, pod in zip(rows, shown, strict=True)]
         if any(remarks := [_remark(each) for each in shown]):
             header, rows = (*header, "REMARK"), [(*row, said) for row, said in zip(rows, remarks, strict=True)]
         _table(console, header, rows, len(answer.placed))
@@ -194,6 +196,10 @@ def _table(console: Console, header: tuple[str, ...], rows: Sequence[tuple[str, 
     print_table(console, header, rows)
     print_truncated(console, count)
     console.print()
+
+
+def _devices(placed: PlannedPod) -> str:
+    return some([f"{each.pool}/{each.device}" for each in placed.devices]) if placed.devices else "-"
 
 
 def _remark(placed: PlannedPod) -> str:

@@ -15,6 +15,7 @@ from thalweg_operator.errors import ConnectionLost
 from flowcore.questions.scenario import Scenario
 from thalweg.dumps.reader import read_listing
 from thalweg.kubeconfig import users_kubeconfig
+from thalweg.sources.claim_templates import with_claim_templates
 from thalweg.sources.cluster_listing import Listing, list_objects
 from thalweg.sources.dump_source import answer_here
 from thalweg.sources.operator_view.live import LiveOperator
@@ -50,6 +51,17 @@ class DirectSource:
         warn(scenario.warnings)
         return answer_here(question, scenario, query)
 
+    async def with_claim_templates(self, query: msgspec.Struct) -> msgspec.Struct:
+        """A question for the operator with what its pods name and the operator does not know.
+
+        Raises:
+            SourceError: the API server does not answer.
+        """
+        try:
+            return await with_claim_templates(self._client, query)
+        except ConnectionLost as error:
+            raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
+
     async def scenario(self) -> Scenario:
         """Reads the whole cluster."""
         try:
@@ -76,7 +88,7 @@ class ClusterSource:
         """Answers a question."""
         if self._operator is not None:
             try:
-                return await self._operator.ask(question, query)
+                return await self._operator.ask(question, await self._objects.with_claim_templates(query))
             except NoView as error:
                 self._operator = None
                 click.echo(f"Note: planned here, as with --direct: {error}", err=True)

@@ -56,11 +56,11 @@ func (c deviceClaims) Get(namespace, name string) (*resourcev1.ResourceClaim, er
 }
 
 func (c deviceClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
-	return allocatedState(c).AllocatedDevices, nil
+	return allocatedState(c, true).AllocatedDevices, nil
 }
 
 func (c deviceClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
-	state := allocatedState(c)
+	state := allocatedState(c, true)
 	return &state, nil
 }
 

@@ -23,6 +23,8 @@ type devicesCase struct {
 	Claims      []*resourcev1.ResourceClaim `json:"claims"`
 	Others      []*resourcev1.ResourceClaim `json:"others"`
 	Expressions []string                    `json:"expressions"`
+	// GatesOff names the feature gates that are off.
+	GatesOff []string `json:"gatesOff"`
 }
 
 // A devicesAnswer has one allocation for each claim, none if they cannot be had, or the error that ended the attempt.
@@ -47,14 +49,16 @@ type selection struct {
 // allocationTime bounds one search: kube-scheduler gives it ten seconds.
 const allocationTime = 2 * time.Second
 
-// deviceFeatures are those of 1.36 with its default gates.
-var deviceFeatures = structured.Features{
-	AdminAccess:            true,
-	ConsumableCapacity:     true,
-	DeviceBindingAndStatus: true,
-	DeviceTaints:           true,
-	PartitionableDevices:   true,
-	PrioritizedList:        true,
+// deviceFeatures are those of 1.36 with its default gates, but for some that are off (AllocatorFeatures).
+func deviceFeatures(off sets.Set[string]) structured.Features {
+	return structured.Features{
+		AdminAccess:            !off.Has("DRAAdminAccess"),
+		ConsumableCapacity:     !off.Has("DRAConsumableCapacity"),
+		DeviceBindingAndStatus: !off.HasAny("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
+		DeviceTaints:           !off.Has("DRADeviceTaints"),
+		PartitionableDevices:   !off.Has("DRAPartitionableDevices"),
+		PrioritizedList:        !off.Has("DRAPrioritizedList"),
+	}
 }
 
 // deviceClasses lists the classes of a case.
@@ -74,12 +78,13 @@ func (c deviceClasses) Get(name string) (*resourcev1.DeviceClass, error) {
 func answerDevices(question devicesCase) devicesAnswer {
 	ctx, cancel := context.WithTimeout(context.Background(), allocationTime)
 	defer cancel()
-	cache := cel.NewCache(1000, cel.Features{EnableConsumableCapacity: true})
+	features := deviceFeatures(sets.New(question.GatesOff...))
+	cache := cel.NewCache(1000, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 	if len(question.Expressions) > 0 {
 		return devicesAnswer{Selections: selections(ctx, cache, question)}
 	}
 	allocator, err := structured.NewAllocator(
-		ctx, deviceFeatures, allocatedState(question.Others), deviceClasses(question.Classes), question.Slices, cache)
+		ctx, features, allocatedState(question.Others, features.ConsumableCapacity), deviceClasses(question.Classes), question.Slices, cache)
 	if err != nil {
 		return devicesAnswer{Error: err.Error()}
 	}
@@ -93,8 +98,8 @@ func answerDevices(question devicesCase) devicesAnswer {
 	return answer
 }
 
-// allocatedState is what kube-scheduler's plugin keeps of claims that have devices.
-func allocatedState(claims []*resourcev1.ResourceClaim) structured.AllocatedState {
+// allocatedState is what kube-scheduler's plugin keeps of claims that have devices (foreachAllocatedDevice).
+func allocatedState(claims []*resourcev1.ResourceClaim, withShares bool) structured.AllocatedState {
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
@@ -109,7 +114,7 @@ func allocatedState(claims []*resourcev1.ResourceClaim) structured.AllocatedStat
 				continue
 			}
 			id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
-			if result.ShareID == nil {
+			if result.ShareID == nil || !withShares {
 				state.AllocatedDevices.Insert(id)
 				continue
 			}

@@ -6,31 +6,40 @@ Numbers of devices are those of all nodes, and are told to those who may read no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.model.resource_claims import EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
+from flowcore.model.resource_claims import EXACT_COUNT, ClaimingPod, ClaimRequest, DeviceRequest, ResourceClaim
 from flowcore.model.resource_slices import DeviceAttribute, DeviceId
 from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.rules.devices.allocation.attribute_constraints import attribute_of
 from flowcore.rules.devices.columns.request_kinds import RequestKind, kind_of
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 from flowcore.rules.devices.device_index import DeviceIndex
+from flowcore.rules.devices.node_reach import offered_by
 from flowcore.rules.devices.pod_claims import ClaimRejection, named_claims
 from flowcore.rules.filters import dynamic_resources
 
-#: Most requests that are explained.
+#: Most requests and resources that are explained.
 _MOST = 2
 
 
 def claimed_devices(pod: UnplacedCase) -> Iterator[str]:
-    """A sentence for each request of the pod's claims that have no devices, beside all that the plan places."""
+    """Sentences about devices that the pod lacks, beside all that the plan places.
+
+    One for each request of its claims that have no devices, and for each extended resource that is devices.
+    """
     claiming, snapshot = pod.unplaced.pod.pod_class.devices, pod.plan.result.after
     if claiming is None or not pod.context.nodes:
         return
     if isinstance(dynamic_resources.claimable_devices(snapshot).claims_of(claiming), ClaimRejection):
         return
+    sentences = (*_of_claims(claiming, snapshot), *_of_resources(claiming, snapshot))
+    yield from islice(sentences, _MOST)
+
+
+def _of_claims(claiming: ClaimingPod, snapshot: Snapshot) -> Iterator[str]:
     requests = (
         (name, claim, request, alternative)
         for name, claim in named_claims(claiming, snapshot.devices.claims).items()
@@ -39,9 +48,26 @@ def claimed_devices(pod: UnplacedCase) -> Iterator[str]:
         for alternative in request.alternatives
         if alternative.mode == EXACT_COUNT
     )
-    for name, claim, request, alternative in islice(requests, _MOST):
+    for name, claim, request, alternative in requests:
         what = f"Claim {name}, request {request.reference(alternative)}"
         yield f"{what} {_sentence(claim, request, alternative, snapshot)}"
+
+
+def _of_resources(claiming: ClaimingPod, snapshot: Snapshot) -> Iterator[str]:
+    for resource in claiming.extended_resources:
+        asked = [each.exactly for each in claiming.extended if each.resource == resource and each.exactly is not None]
+        offering = {node.name for node in snapshot.table.nodes if offered_by(node, (resource,))}
+        kind, count = kind_of(asked[0], snapshot.devices.classes), sum(each.count for each in asked)
+        selected = DeviceIndex.of(snapshot.devices).columns.selected(kind, snapshot.table)
+        usable = {device: node for device, node in selected.node_of.items() if node not in offering}
+        where = f" on nodes that do not offer {resource} themselves" if offering else ""
+        what = f"Extended resource {resource} asks for {count} of class {kind.device_class}"
+        number = len(usable) + len(selected.uncounted)
+        if not number or not selected.is_countable:
+            yield f"{what}: {_match(number)}{where}."
+            continue
+        text, _ = _free(usable, count, snapshot)
+        yield f"{what}: {_match(number)}{where}{text}."
 
 
 def _sentence(claim: ResourceClaim, request: ClaimRequest, asks: DeviceRequest, snapshot: Snapshot) -> str:
@@ -56,19 +82,32 @@ def _sentence(claim: ResourceClaim, request: ClaimRequest, asks: DeviceRequest, 
         return f"{text}, of {of_kind:,} of class {device_class.name}."
     if not selected.is_countable:
         return f"{text}."
-    taken = dynamic_resources.claimable_devices(snapshot).is_taken
-    free = {device: node for device, node in selected.node_of.items() if not taken(device)}
-    text = f"{text}, {'none is' if not free else '1 is' if len(free) == 1 else f'{len(free):,} are'} free"
-    if len(free) < asks.count or asks.count == 1:
-        return f"{text}."
-    on_node = max(Counter(free.values()).values())
-    if on_node < asks.count:
-        return f"{text}, at most {on_node} on one node."
+    numbers, free = _free(selected.node_of, asks.count, snapshot)
     attribute = _in_common(claim, request, asks)
-    if not attribute:
-        return f"{text}, {on_node} of them on one node."
+    if not attribute or asks.count == 1 or max(Counter(free.values()).values(), default=0) < asks.count:
+        return f"{text}{numbers}."
     together = _most_together(free, attribute, snapshot)
-    return f"{text}, at most {together} on one node with the same {attribute}."
+    return f"{text}, {_are(len(free))} free, at most {together} on one node with the same {attribute}."
+
+
+def _free(node_of: Mapping[DeviceId, str], count: int, snapshot: Snapshot) -> tuple[str, dict[DeviceId, str]]:
+    """How many of some devices are free and, where so many of them would do, how many on one node; and the free ones.
+
+    Args:
+        node_of: the node of each device.
+        count: how many are asked for on one node.
+    """
+    taken = dynamic_resources.claimable_devices(snapshot).is_taken
+    free = {device: node for device, node in node_of.items() if not taken(device)}
+    text = f", {_are(len(free))} free"
+    if len(free) < count or count == 1:
+        return text, free
+    on_node = max(Counter(free.values()).values())
+    return f"{text}, {f'at most {on_node}' if on_node < count else f'{on_node} of them'} on one node", free
+
+
+def _are(number: int) -> str:
+    return "none is" if not number else "1 is" if number == 1 else f"{number:,} are"
 
 
 def _number(selected: SelectedDevices) -> int:

@@ -36,6 +36,22 @@ class PlanQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str = ""
 
 
+class PlannedDevice(msgspec.Struct, frozen=True):
+    """A device, or a share of one, that a planned pod has or gets.
+
+    Attributes:
+        claim: name of the ResourceClaim; "": kube-scheduler makes it, for the pod's extended resources.
+        request: of the claim: ``request`` or ``request/alternative``.
+        driver, pool, device: which one it is.
+    """
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
 class PlannedPod(msgspec.Struct, frozen=True):
     """A waiting pod with a node.
 
@@ -44,6 +60,8 @@ class PlannedPod(msgspec.Struct, frozen=True):
         victims: pods that must leave before it comes.
         policy: that governs it.
         acts: whether the plan is carried out; not so under delivery Observe, and for pods of other schedulers.
+        devices: what its resource claims have or get, of the first 2,000 pods with claims, for an asker who may read
+            nodes.
     """
 
     pod: str
@@ -52,6 +70,7 @@ class PlannedPod(msgspec.Struct, frozen=True):
     victims: list[str]
     policy: str
     acts: bool
+    devices: list[PlannedDevice] = []
 
 
 class WaitingPod(msgspec.Struct, frozen=True):
@@ -175,6 +194,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
                 _named((plan.evictions[place].key for place in placement.victims), context),
                 _shown(policies[keys[placement.pod]].name),
                 acts[keys[placement.pod]],
+                [PlannedDevice(*msgspec.structs.astuple(each)) for each in placement.devices] if context.nodes else [],
             )
             for placement in plan.placements
             if listed(keys[placement.pod])

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from flowcore.model.device_gates import PRIORITIZED_LIST
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
 
@@ -23,6 +24,7 @@ UNRESOLVABLE, ERROR = "UnschedulableAndUnresolvable", "Error"
 
 REASON_IN_USE = "resourceclaim in use"
 REASON_LEFT_OVER = "cannot schedule extended resource claim"
+LACKS_ALTERNATIVES = f"has subrequests, but the {PRIORITIZED_LIST} feature is disabled"
 
 #: Namespace and name -> claim.
 Claims = Mapping[tuple[str, str], ResourceClaim]
@@ -124,6 +126,8 @@ def _usable(pod: ClaimingPod, claim: ResourceClaim, classes: Mapping[str, Device
     for request in claim.requests:
         if not request.alternatives:
             return ClaimRejection(f"resource claim {claim.key}, request {request.name}: unknown request type")
+        if request.lacks == PRIORITIZED_LIST:
+            return ClaimRejection(f"resource claim {claim.key}, request {request.name}: {LACKS_ALTERNATIVES}")
         for alternative in request.alternatives:
             name = request.reference(alternative)
             if not alternative.device_class:

@@ -13,6 +13,8 @@ from typing import Final
 
 #: Units for the claims of one namespace, and for all, in a round. A unit is a step of CEL, about a microsecond.
 MOST_OF_NAMESPACE, MOST_OF_ROUND = 1_000_000, 2_000_000
+#: Of the latter this much is kept for the first units of each namespace: those that spend much leave it to others.
+KEPT_OF_ROUND, FIRST_OF_NAMESPACE = 1_000_000, 125_000
 #: Units of other work than steps of CEL: to look up what is remembered of a node, to search one, to ask a selector
 #: about a device, to choose a device, to compile a character.
 LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 100, 4, 12, 6
@@ -41,13 +43,13 @@ class SearchEffort:
     def __init__(self) -> None:
         self.rounds = 0
         self._spent = Counter[str]()
-        self._spent_by_all = 0
+        self._kept_spent = self._common_spent = 0
 
     def begin_round(self, number: int) -> None:
         """From here on the limits of one round hold; 0: none."""
         self.rounds = number
         self._spent.clear()
-        self._spent_by_all = 0
+        self._kept_spent = self._common_spent = 0
 
     def of(self, namespace: str) -> Spend:
         """Spends for the claims of a namespace; see ``spend``."""
@@ -59,7 +61,13 @@ class SearchEffort:
         Raises:
             EffortSpentError: a limit was reached before.
         """
-        if self.rounds and (self._spent[namespace] >= MOST_OF_NAMESPACE or self._spent_by_all >= MOST_OF_ROUND):
+        spent = self._spent[namespace]
+        is_kept = spent < FIRST_OF_NAMESPACE and self._kept_spent < KEPT_OF_ROUND
+        has_common = self._common_spent < MOST_OF_ROUND - KEPT_OF_ROUND
+        if self.rounds and (spent >= MOST_OF_NAMESPACE or not (is_kept or has_common)):
             raise EffortSpentError
         self._spent[namespace] += units
-        self._spent_by_all += units
+        if is_kept:
+            self._kept_spent += units
+        else:
+            self._common_spent += units

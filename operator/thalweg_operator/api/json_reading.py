@@ -6,16 +6,13 @@ limit, even in fields that are not read. ``JsonReader`` raises one error and ign
 
 from __future__ import annotations
 
-import re
 from typing import Generic, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+from flowcore.api.nesting import without_depth
 
-#: Levels. No field of a Kubernetes type is nested deeper.
-_DEEPEST = 100
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+T = TypeVar("T")
 
 
 class UnreadableJson(Exception):
@@ -41,20 +38,3 @@ class JsonReader(Generic[T]):
                 return self._decoder.decode(without_depth(bytes(raw)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UnreadableJson(str(error)) from error
-
-
-def without_depth(raw: bytes) -> bytes:
-    """The same JSON with null in place of each list and object at more than 100 levels."""
-    kept, depth, start = [], 0, 0
-    for token in _TOKEN.finditer(raw):
-        match token.group()[:1]:
-            case b"[" | b"{":
-                depth += 1
-                if depth == _DEEPEST + 1:
-                    kept.append(raw[start : token.start()])
-            case b"]" | b"}":
-                if depth == _DEEPEST + 1:
-                    kept.append(b"null")
-                    start = token.end()
-                depth -= 1
-    return b"".join(kept) + (raw[start:] if depth <= _DEEPEST else b"")

@@ -27,6 +27,7 @@ from flowcore.rules.devices.allocation.pools import Pool, PooledDevice
 from flowcore.rules.devices.allocation.requested_devices import (
     ClaimsUnallocatable,
     RequestedDevices,
+    check_capacity_gate,
     requested_devices,
 )
 from flowcore.rules.devices.cel import CelProblem
@@ -167,6 +168,7 @@ class _Search:
         requests = list[list[RequestedDevices]]()
         for parent in claim.requests:
             alternatives = list[RequestedDevices]()
+            check_capacity_gate(claim, parent)
             for request in parent.alternatives:
                 requested = requested_devices(claim, parent, request, classes)
                 if requested.takes_all:
@@ -280,7 +282,7 @@ class _Search:
         except ClaimsUnallocatable:  # the search comes to it, or does without
             return pooled.device_id
         values = tuple(attribute_of(device, driver, name) for name in self._attributes)
-        rules = (device.capacity, device.consumes, device.taints, device.allow_multiple)
+        rules = (device.capacity, device.consumes, device.taints, device.allow_multiple, device.is_allocatable)
         return pooled.pool.pool_id, matching, values, rules
 
     def _matches(self, requested: RequestedDevices, pooled: PooledDevice) -> bool:
@@ -292,6 +294,8 @@ class _Search:
         return matches
 
     def _selects(self, requested: RequestedDevices, pooled: PooledDevice) -> bool:
+        if not pooled.device.is_selectable:
+            return False
         for owner, expressions in (
             (f"class {requested.device_class.name}", requested.device_class.selectors),
             (f"claim {requested.claim.key}", requested.request.selectors),

@@ -82,15 +82,19 @@ class ChosenDevices:
             ClaimsUnallocatable: a constraint forbids a device where the request asks for all of them.
         """
         device, is_shared = pooled.device, pooled.device.allow_multiple
-        if self.is_in_use(claim, requested, pooled) or taints_keep_out(device.taints, requested.request.tolerations):
+        if not device.is_allocatable or self.is_in_use(claim, requested, pooled):
             return False
-        taken = self.fits(requested, pooled)
-        if taken is None:
+        if taints_keep_out(device.taints, requested.request.tolerations):
             return False
         takes_counters = bool(device.consumes) and not (is_shared and self._has_share(pooled.device_id))
         if takes_counters and not self._counters.take(pooled):
             return False
-        if not self._constrain(claim, requested, pooled):
+        # Amounts last, as kube-scheduler does: a constraint that forbids one of all devices is an error before that.
+        keeps_constraints = self._constrain(claim, requested, pooled)
+        taken = self.fits(requested, pooled) if keeps_constraints else None
+        if taken is None:
+            if keeps_constraints:
+                self._release(claim, requested, pooled, len(self._constraints[claim]))
             if takes_counters:
                 self._counters.release(pooled)
             return False

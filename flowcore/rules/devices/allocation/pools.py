@@ -16,10 +16,12 @@ from itertools import count
 
 from flowcore.model.resource_slices import Device, DeviceId, NodeReach, PoolId, ResourceSlice
 from flowcore.model.selectors import Labels
-from flowcore.rules.devices.node_reach import ReachedNode, reaches
+from flowcore.rules.devices.node_reach import NODE_NAME, ReachedNode, reaches
 
 #: Counter set -> counter -> billionths.
 Counters = Mapping[str, Mapping[str, Decimal]]
+#: Stands for the name of a node beside keys of labels, which are not empty.
+_NAME = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ class SliceIndex:
 
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self._by_node: dict[str, list[ResourceSlice]] = defaultdict(list)
-        self._shared: list[ResourceSlice] = []
+        #: What several nodes may reach: slices by the labels that nodes must have, and those that name none.
+        self._by_label: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
+        self._labels = set[str]()
+        self._anywhere: list[ResourceSlice] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
         self._numbers = count()
         #: By name of the node: its labels, and its pools with these.
@@ -121,16 +126,39 @@ class SliceIndex:
         for resource_slice in in_order:
             self._by_pool[resource_slice.pool_id].append(resource_slice)
         #: The node of each pool of which all slices name the same one.
-        self._only_node = {
-            pool: slices_of_pool[0].reach.node_name
-            for pool, slices_of_pool in self._by_pool.items()
-            if slices_of_pool[0].reach.node_name and len({each.reach.node_name for each in slices_of_pool}) == 1
-        }
+        self._only_node: dict[PoolId, str] = {}
+        for pool, slices_of_pool in self._by_pool.items():
+            names = {each.reach.node_name for each in slices_of_pool if _reaches_some(each)}
+            if len(names) == 1 and "" not in names:
+                self._only_node[pool] = names.pop()
         for resource_slice in in_order:
             if self._names_its_node(resource_slice):
                 self._by_node[resource_slice.reach.node_name].append(resource_slice)
+            elif _reaches_some(resource_slice):
+                self._share(resource_slice)
+
+    def _share(self, resource_slice: ResourceSlice) -> None:
+        labels = _needed_labels(resource_slice)
+        if labels is None:
+            self._anywhere.append(resource_slice)
+            return
+        for key, value in labels:
+            if key == _NAME:
+                self._by_node[value].append(resource_slice)
             else:
-                self._shared.append(resource_slice)
+                self._labels.add(key)
+                self._by_label[key, value].append(resource_slice)
+
+    def _candidates(self, node: ReachedNode) -> Sequence[ResourceSlice]:
+        """The slices that may concern a node, each once, by name."""
+        own = self._by_node.get(node.name, ())
+        if not (self._anywhere or self._labels):
+            return own
+        slices = {each.name: each for each in (*own, *self._anywhere)}
+        for label in node.labels:
+            if label[0] in self._labels:
+                slices |= {each.name: each for each in self._by_label.get(label, ())}
+        return [slices[name] for name in sorted(slices)]
 
     def _names_its_node(self, resource_slice: ResourceSlice) -> bool:
         """Whether one node alone needs a slice; counters may be those of devices that other nodes reach."""
@@ -175,7 +203,7 @@ class SliceIndex:
 
     def _reached(self, node: ReachedNode) -> NodePools:
         newest: dict[PoolId, list[ResourceSlice]] = {}
-        for resource_slice in (*self._by_node.get(node.name, ()), *self._shared):
+        for resource_slice in self._candidates(node):
             if self._concerns(resource_slice, node):
                 _keep_newest(newest.setdefault(resource_slice.pool_id, []), resource_slice)
         pools = [pool for pool_id in sorted(newest) if (pool := self._pool(pool_id, newest[pool_id])) is not None]
@@ -225,6 +253,47 @@ class SliceIndex:
                 return Pool(pool_id, is_incomplete=True)
         reached = {each.name for each in slices}
         return _checked(pool_id, slices, [each for each in every if each.name not in reached])
+
+
+def _needed_labels(resource_slice: ResourceSlice) -> set[tuple[str, str]] | None:
+    """Labels of which a node that reaches a slice has one, and names of nodes as ``_NAME``; None: nothing says so."""
+    if resource_slice.shared_counters:
+        return None
+    if resource_slice.per_device and not resource_slice.reach.is_stated:
+        reaches_of_devices = {device.reach for device in resource_slice.devices}
+    else:
+        reaches_of_devices = {resource_slice.reach}
+    needed = set[tuple[str, str]]()
+    for reach in reaches_of_devices:
+        labels = _labels_of_reach(reach)
+        if labels is None:
+            return None
+        needed |= labels
+    return needed
+
+
+def _labels_of_reach(reach: NodeReach) -> set[tuple[str, str]] | None:
+    if reach.node_name:
+        return {(_NAME, reach.node_name)}
+    if reach.all_nodes:
+        return None
+    needed = set[tuple[str, str]]()
+    for term in reach.terms or ():
+        if term.selects_nothing:
+            continue
+        # Of several such requirements all hold: the one with the fewest values says most.
+        listed = [(_NAME, each.values) for each in term.fields if each.operator == "In" and each.key == NODE_NAME]
+        listed += [(each.key, each.values) for each in term.expressions if each.operator == "In"]
+        if not listed:
+            return None
+        key, values = min(listed, key=lambda requirement: len(requirement[1]))
+        needed |= {(key, value) for value in values}
+    return needed
+
+
+def _reaches_some(resource_slice: ResourceSlice) -> bool:
+    """Whether a slice says which nodes need it."""
+    return resource_slice.reach.is_stated or resource_slice.per_device or bool(resource_slice.shared_counters)
 
 
 def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flowcore.model.device_gates import ADMIN_ACCESS, CONSUMABLE_CAPACITY
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ALL, EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
 from flowcore.rules.devices.allocation.pools import PooledDevice
+
+_LACKS_AMOUNTS = f"has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"
 
 
 class ClaimsUnallocatable(Exception):
@@ -60,6 +63,19 @@ class RequestedDevices:
         return self.request.name if self.parent.first_available else ""
 
 
+def check_capacity_gate(claim: ResourceClaim, parent: ClaimRequest) -> None:
+    """Whether a request may ask for amounts, if it does.
+
+    Raises:
+        ClaimsUnallocatable: it may not.
+    """
+    if parent.lacks == CONSUMABLE_CAPACITY:
+        asking = next(each for each in parent.alternatives if each.capacity)
+        if parent.first_available:
+            raise ClaimsUnallocatable(f"claim {claim.key}, subrequest {asking.name}: {_LACKS_AMOUNTS}")
+        raise ClaimsUnallocatable(f"claim {claim.key}, request {asking.name}: {_LACKS_AMOUNTS}")
+
+
 def requested_devices(
     claim: ResourceClaim, parent: ClaimRequest, request: DeviceRequest, classes: Mapping[str, DeviceClass]
 ) -> RequestedDevices:
@@ -72,6 +88,8 @@ def requested_devices(
     for index, expression in enumerate(request.selectors):
         if expression is None:
             raise ClaimsUnallocatable(f"{named}, selector #{index}: CEL expression empty (unsupported selector type?)")
+    if request.admin_access and parent.lacks == ADMIN_ACCESS:
+        raise ClaimsUnallocatable(f"{named}: admin access is requested, but the feature is disabled")
     if not request.device_class:
         raise ClaimsUnallocatable(f"{named}: missing device class name (unsupported request type?)")
     device_class = classes.get(request.device_class)

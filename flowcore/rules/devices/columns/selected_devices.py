@@ -176,6 +176,8 @@ class SelectedDevices:
         driver, pool = resource_slice.driver, resource_slice.pool
         counted, uncounted, errs = list[DeviceId](), list[DeviceId](), False
         for device in resource_slice.devices:
+            if not (device.is_selectable and device.is_allocatable):
+                continue
             selects = self._selects(driver, device, spend)
             errs |= selects is None
             if selects and not taints_keep_out(device.taints, self._kind.tolerations):

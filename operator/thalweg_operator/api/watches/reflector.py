@@ -16,10 +16,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
+from flowcore.api.nesting import without_depth
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.json_reading import without_depth
 from thalweg_operator.api.outages import Outages
 from thalweg_operator.api.rate_limiter import RateLimiter
 from thalweg_operator.api.watches.pages import pages

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
-from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
+from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object, read_config
 from flowcore.api.kinds import RESOURCE_CLAIM
 from flowcore.api.resource_claims import FIELD_MANAGER, WireDeviceClaim, to_resource_claim
 from flowcore.model.errors import ModelError
@@ -63,7 +63,6 @@ class _ClaimWithConfig(msgspec.Struct):
 
 
 _claims, _configs = JsonReader(WireDeviceClaim), JsonReader(_ClaimWithConfig)
-_config = msgspec.json.Decoder(WireDeviceConfig).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,13 @@ class _Shown:
 
 class _NotToBeHad(Exception):
     """A claim cannot be had as planned; the message says why."""
+
+
+def _class_config(name: str, texts: Iterable[str]) -> list[WireDeviceConfig]:
+    read = list(map(read_config, texts))
+    if None in read:
+        raise _NotToBeHad(f"the config of the DeviceClass {name} is nested too deep to be copied")
+    return [config for config in read if config is not None]
 
 
 class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
@@ -196,8 +202,10 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
     def _allocation(self, shown: _Shown, allocation: ClaimAllocation) -> Mapping[str, Any]:
         classes = self._shell.cluster.devices.classes
         own = _configs.read(shown.raw).spec.devices.config or []
+        if not all(config.is_copyable for config in own):
+            raise _NotToBeHad("its config is nested too deep to be copied")
         of_classes = {
-            name: [_config(text) for text in classes[name].config] if name in classes else []
+            name: _class_config(name, classes[name].config) if name in classes else []
             for request in shown.claim.requests
             for name in (alternative.device_class for alternative in request.alternatives)
         }
@@ -271,6 +279,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         )
         try:
             wire = _claims.read(raw)
-            return _Shown(to_resource_claim(wire), wire.metadata.resource_version or "", raw)
+            claim = self._shell.cluster.device_gates.as_claimed(to_resource_claim(wire))
+            return _Shown(claim, wire.metadata.resource_version or "", raw)
         except (UnreadableJson, ModelError) as error:
             raise ConnectionLost(f"PATCH {'/'.join(parts)}: {error}") from error

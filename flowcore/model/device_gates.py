@@ -1,0 +1,133 @@
+"""kube-scheduler's feature gates for devices: what a gate that is off leaves of slices and claims.
+
+Source: kubernetes pkg/features (versioned defaults); dynamic-resource-allocation structured (GatherPools, isSelectable,
+allocateDevice, Allocate), kube-scheduler plugins/dynamicresources (PreFilter).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from flowcore.model.resource_claims import ClaimAllocation, ClaimRequest, ResourceClaim
+from flowcore.model.resource_slices import Device, DeviceCapacity, NodeReach, ResourceSlice
+
+ADMIN_ACCESS: Final = "DRAAdminAccess"
+BINDING_CONDITIONS: Final = "DRADeviceBindingConditions"
+CLAIM_DEVICE_STATUS: Final = "DRAResourceClaimDeviceStatus"
+CONSUMABLE_CAPACITY: Final = "DRAConsumableCapacity"
+DEVICE_TAINTS: Final = "DRADeviceTaints"
+EXTENDED_RESOURCE: Final = "DRAExtendedResource"
+PARTITIONABLE_DEVICES: Final = "DRAPartitionableDevices"
+PRIORITIZED_LIST: Final = "DRAPrioritizedList"
+
+#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise.
+ON_SINCE: Final[Mapping[str, int]] = {
+    ADMIN_ACCESS: 34,
+    BINDING_CONDITIONS: 36,
+    CLAIM_DEVICE_STATUS: 33,
+    CONSUMABLE_CAPACITY: 36,
+    DEVICE_TAINTS: 36,
+    EXTENDED_RESOURCE: 36,
+    PARTITIONABLE_DEVICES: 36,
+    PRIORITIZED_LIST: 34,
+}
+
+_VERSION = re.compile(r"v?1\.(\d+)")
+
+
+class DeviceGates:
+    """Which gates are off, and objects as they are with these.
+
+    Args:
+        off: names of gates, of ``ON_SINCE``.
+    """
+
+    def __init__(self, off: frozenset[str] = frozenset()) -> None:
+        self.off = off
+
+    @classmethod
+    def of_server(cls, version: str, settings: Mapping[str, bool]) -> DeviceGates:
+        """The defaults of a version, and settings that count instead.
+
+        Args:
+            version: of the API server, such as v1.36.3. One that is not of Kubernetes 1 has all gates on.
+            settings: gate -> whether it is on.
+        """
+        read = _VERSION.match(version)
+        defaults = {gate: read is None or int(read[1]) >= since for gate, since in ON_SINCE.items()}
+        return cls(frozenset(gate for gate, is_on in {**defaults, **settings}.items() if not is_on))
+
+    @property
+    def has_extended_resources(self) -> bool:
+        """Whether DeviceClasses back extended resources."""
+        return EXTENDED_RESOURCE not in self.off
+
+    @property
+    def _has_binding_conditions(self) -> bool:
+        return not self.off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}
+
+    @property
+    def _is_stable(self) -> bool:
+        """Whether kube-scheduler has its older allocator for these gates (structured/internal/stable)."""
+        return CONSUMABLE_CAPACITY in self.off and not self._has_binding_conditions
+
+    def as_read(self, resource_slice: ResourceSlice) -> ResourceSlice:
+        """A slice as allocations read it. One that none can read reaches no node; its pool has it all the same."""
+        if not self.off:
+            return resource_slice
+        if PARTITIONABLE_DEVICES in self.off and (resource_slice.per_device or resource_slice.shared_counters):
+            return msgspec.structs.replace(
+                resource_slice, reach=NodeReach(), per_device=False, devices=(), shared_counters=()
+            )
+        return msgspec.structs.replace(resource_slice, devices=tuple(map(self._device, resource_slice.devices)))
+
+    def _device(self, device: Device) -> Device:
+        if DEVICE_TAINTS in self.off:
+            device = msgspec.structs.replace(device, taints=())
+        if CONSUMABLE_CAPACITY in self.off:
+            capacity = tuple((name, DeviceCapacity(amount.value)) for name, amount in device.capacity)
+            device = msgspec.structs.replace(device, allow_multiple=False, capacity=capacity)
+        if device.binding_conditions and not self._has_binding_conditions:
+            device = msgspec.structs.replace(device, is_selectable=False)
+            if self._is_stable:  # it does not take pools with such devices last
+                device = msgspec.structs.replace(device, binding_conditions=(), failure_conditions=())
+        if device.consumes and PARTITIONABLE_DEVICES in self.off:
+            device = msgspec.structs.replace(device, consumes=(), is_allocatable=False)
+        return device
+
+    def as_claimed(self, claim: ResourceClaim) -> ResourceClaim:
+        """A claim whose requests say which gate they lack, and in which nobody shares devices where nobody may."""
+        if not self.off:
+            return claim
+        allocation = claim.allocation
+        if allocation is not None and CONSUMABLE_CAPACITY in self.off:
+            allocation = _without_shares(allocation)
+        return msgspec.structs.replace(claim, requests=tuple(map(self._request, claim.requests)), allocation=allocation)
+
+    def _request(self, request: ClaimRequest) -> ClaimRequest:
+        if self._is_stable:  # it knows no amounts
+            request = msgspec.structs.replace(
+                request,
+                exactly=None if request.exactly is None else msgspec.structs.replace(request.exactly, capacity=()),
+                first_available=tuple(msgspec.structs.replace(each, capacity=()) for each in request.first_available),
+            )
+        return msgspec.structs.replace(request, lacks=self._lacking(request))
+
+    def _lacking(self, request: ClaimRequest) -> str:
+        """The first gate that a request needs and that is off; "": there is none."""
+        alternatives = request.alternatives
+        needs = {
+            PRIORITIZED_LIST: bool(request.first_available),
+            CONSUMABLE_CAPACITY: any(each.capacity for each in alternatives),
+            ADMIN_ACCESS: any(each.admin_access for each in alternatives),
+        }
+        return next((gate for gate, is_needed in needs.items() if is_needed and gate in self.off), "")
+
+
+def _without_shares(allocation: ClaimAllocation) -> ClaimAllocation:
+    devices = tuple(msgspec.structs.replace(each, share_id=None, consumed=()) for each in allocation.devices)
+    return msgspec.structs.replace(allocation, devices=devices)
