@@ -406,6 +406,22 @@ def test_an_urgent_pod_gets_what_a_node_offers_where_others_have_devices() -> No
     assert [each.pod.key for each in result.evictions] == ["default/low"]
 
 
+def test_a_placement_that_is_taken_back_has_no_devices_elsewhere() -> None:
+    """An urgent pod needs what a node offers, so another pod goes on: where devices are, if any is left."""
+    nodes = [roomy_node("n0a", gpu=2), roomy_node("n1b")]
+    claims = claiming("claims")
+    claims = msgspec.structs.replace(
+        claims, pod_class=msgspec.structs.replace(claims.pod_class, requests=(("cpu", 1),), priority=9)
+    )
+    pods = [asking("first", cpu=1, priority=5), asking("urgent", 2, cpu=1, priority=9), claims]
+    known = snapshot_with_running(nodes, [running("low", "n0a", 1, gpu=1)], pods)
+    known = replace(known, devices=devices_of([slice_of("n1b", 1)], [claim("claims", owner="claims")], (CLASS,)))
+    result = run_round(known)
+    assert {each.pod.uid: each.node for each in result.placements} == {"urgent": "n0a", "claims": "n1b"}
+    assert [each.pod.key for each in result.evictions] == ["default/low"]
+    check(known, result)
+
+
 @st.composite
 def mixed_clusters(draw: st.DrawFn) -> Snapshot:
     """Nodes with devices, with the resource, with both or none; pods that ask in three ways; some devices are had."""
