@@ -18,7 +18,7 @@ NANO = 10**9
 MAX_AMOUNT = 2**63 - 1
 
 _PATTERN = re.compile(
-    r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,4})?", re.ASCII
+    r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,19})?", re.ASCII
 )
 _SUFFIXES = {
     "": Decimal(1),

@@ -234,7 +234,7 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     @property
     def extended_resources(self) -> tuple[str, ...]:
         """The extended resources that are devices on nodes which do not offer them, sorted."""
-        return tuple(sorted({request.resource for request in self.extended})) if self.extended else ()
+        return tuple(sorted({request.resource for request in self.extended if request.resource}))
 
     @property
     def has_extended_claim(self) -> bool:
@@ -259,6 +259,12 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
         claims = tuple(claim for claim in self.claims if claim.name != EXTENDED_RESOURCES)
         made = tuple(each for each in self.made if each[0] != EXTENDED_RESOURCES)
         return msgspec.structs.replace(self, claims=claims, made=made, extended=())
+
+    @property
+    def anonymous(self) -> ClaimingPod | None:
+        """What pods have in common that one controller makes: the claims as their template names them. None: none."""
+        claims = self.without_extended_claim.claims
+        return ClaimingPod(self.namespace, "", "", claims) if claims else None
 
 
 class DeviceTaker(msgspec.Struct, frozen=True, gc=False):

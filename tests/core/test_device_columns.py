@@ -23,7 +23,7 @@ from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, ReschedulingMode
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices import search_effort
@@ -476,6 +476,21 @@ def test_a_claim_that_others_use_does_not_leave() -> None:
     result = run_round(known)
     assert not result.evictions
     assert "cannot allocate all claims" in result.unplaced[0].reason
+
+
+def test_a_pod_whose_claim_others_use_does_not_move() -> None:
+    """Its device stays, and its replacement needs another one, which no other node has."""
+    low, held = _running("low", "n0a", "gpu-0")
+    held["status"]["reservedFor"].append({"resource": "pods", "name": "other", "uid": "other"})
+    waits, claims = waiting("waits", 4), _urgent("claims", 0)
+    moves = msgspec.structs.replace(BUILT_IN.rescheduling, mode=ReschedulingMode.ACT)
+    policy = msgspec.structs.replace(BUILT_IN, rescheduling=moves)
+    nodes = [roomy_node("n0a", cpu=5), roomy_node("n1b", cpu=2)]
+    known = snapshot_with_running(nodes, [low], [waits, claims], policy=policy)
+    known = replace(known, devices=devices_of([slice_of("n0a", 2)], [held, _claim_of(claims)]))
+    result = run_round(known, {policy.name: policy})
+    assert len(result.placements) == 1
+    assert not result.evictions
 
 
 def test_a_device_that_two_claims_have_does_not_come_free() -> None:

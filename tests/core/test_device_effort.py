@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from support.device_clusters import Manifest, claim, devices_of, of_template, slice_of
@@ -13,8 +14,9 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
-from flowcore.rules.devices import device_selectors, search_effort
+from flowcore.rules.devices import claimable_devices, device_selectors, search_effort
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
+from flowcore.rules.devices.node_reach import reached_node
 from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, SearchEffort
 from flowcore.rules.filters import dynamic_resources
 
@@ -158,6 +160,26 @@ def test_ten_thousand_devices_that_all_nodes_reach_are_searched_once() -> None:
     assert rejected(known, of_template("p")) == {}
     taken = replace(known, takers=(dynamic_resources.taker_on(of_template("p"), known.table, 3),))
     assert rejected(taken, of_template("q")) == {REASON_NONE_FIT: len(NODES)}
+
+
+def test_what_a_pod_gets_is_not_searched_once_more() -> None:
+    """It was found out when the pod's nodes were: claims that are hard to serve cost once for each state of a node."""
+    claims = [claim(name, 2, owner=name) for name in ("p", "q")]
+    known = cluster([with_serials(name, 5) for name in NODES], claims)
+    plain = dynamic_resources.claimable_devices(cluster([with_serials(name, 5) for name in NODES], claims)).copy()
+    rejected(known, of_template("p"))
+    devices = dynamic_resources.claimable_devices(known).copy()
+    takers = [dynamic_resources.taker_on(of_template(name), known.table, 3) for name in ("p", "q")]
+    with patch.object(claimable_devices, "node_devices", side_effect=claimable_devices.node_devices) as searches:
+        devices.take(takers[0])
+        assert searches.call_count == 0
+        assert devices.fitting(of_template("q"), [reached_node(known.table.nodes[3])]) == [True]
+        devices.take(takers[1])
+        assert searches.call_count == 1
+    for taker in takers:
+        plain.take(taker)
+    assert devices.allocations == plain.allocations
+    assert len({each.device for allocation in devices.allocations.values() for each in allocation.devices}) == 4
 
 
 def test_a_broken_pool_is_its_own_matter() -> None:

@@ -27,7 +27,7 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN, Delivery, ReschedulingMode
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
@@ -406,6 +406,35 @@ def test_an_urgent_pod_gets_what_a_node_offers_where_others_have_devices() -> No
     result = run_round(known)
     assert [each.node for each in result.placements] == ["n0a"]
     assert [each.pod.key for each in result.evictions] == ["default/low"]
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_a_pod_that_has_the_resource_from_its_node_moves_to_nodes_that_offer_it(*, offers: bool) -> None:
+    """Elsewhere its replacement would get none, though there nothing of the resource runs short."""
+    moves = msgspec.structs.replace(BUILT_IN.rescheduling, mode=ReschedulingMode.ACT)
+    policy = msgspec.structs.replace(BUILT_IN, rescheduling=moves)
+    nodes = [roomy_node("n0a", gpu=2), roomy_node("n1b", cpu=8), roomy_node("n2c", cpu=1, gpu=int(offers))]
+    known = snapshot_with_running(nodes, [running("low", "n0a", 1, gpu=1)], [asking("p", 2, cpu=1)], policy=policy)
+    known = replace(known, devices=devices_of([slice_of("n1b", 1)], [], (CLASS,)))
+    result = run_round(known, {policy.name: policy})
+    assert [each.node for each in result.placements] == ["n0a"] * offers
+    assert [(each.pod.key, each.to) for each in result.evictions] == [("default/low", "n2c")] * offers
+
+
+def test_a_placement_that_is_taken_back_has_no_devices_elsewhere() -> None:
+    """An urgent pod needs what a node offers, so another pod goes on: where devices are, if any is left."""
+    nodes = [roomy_node("n0a", gpu=2), roomy_node("n1b")]
+    claims = claiming("claims")
+    claims = msgspec.structs.replace(
+        claims, pod_class=msgspec.structs.replace(claims.pod_class, requests=(("cpu", 1),), priority=9)
+    )
+    pods = [asking("first", cpu=1, priority=5), asking("urgent", 2, cpu=1, priority=9), claims]
+    known = snapshot_with_running(nodes, [running("low", "n0a", 1, gpu=1)], pods)
+    known = replace(known, devices=devices_of([slice_of("n1b", 1)], [claim("claims", owner="claims")], (CLASS,)))
+    result = run_round(known)
+    assert {each.pod.uid: each.node for each in result.placements} == {"urgent": "n0a", "claims": "n1b"}
+    assert [each.pod.key for each in result.evictions] == ["default/low"]
+    check(known, result)
 
 
 @st.composite

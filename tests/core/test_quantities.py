@@ -34,6 +34,7 @@ TABLE = {
     "0.000000000001Ki": "2e-9",
     # what is more than an int64 is an int64's most
     "9Ei": MAX_AMOUNT, "9223372036854775807Ki": MAX_AMOUNT, "9223372036854775808": MAX_AMOUNT, "1e9999": MAX_AMOUNT,
+    "100e49998": MAX_AMOUNT, "1e999999999": MAX_AMOUNT, "1e-400000": "1e-9", "0e99999999": 0,
     # binary fractions
     "100.035Ki": "102435.84", "0.5Mi": 2**19, "0.05Gi": "53687091.2", "0.025Ti": "27487790694.4",
     # odd, but numbers

@@ -85,7 +85,9 @@ class ClaimServer:
                 return instead
         assert request.query["fieldManager"] == "thalweg"
         metadata = body["metadata"]
-        if metadata["uid"] != "c" or metadata.get("resourceVersion", self._version) != self._version:
+        if metadata["uid"] != self.claim["metadata"]["uid"]:
+            return refusal(422, "metadata.uid: field is immutable")
+        if metadata.get("resourceVersion", self._version) != self._version:
             return refusal(409, "the object has been modified")
         before = copy.deepcopy(self.claim)
         merges = request.content_type == "application/strategic-merge-patch+json"
@@ -124,8 +126,10 @@ class ClaimServer:
 class Scene:
     """A writer, and the answers that the ledger gets."""
 
-    def __init__(self, writer: DeviceClaimWriter, answers: list[tuple[Answer, str]], metrics: Metrics) -> None:
-        self.writer, self.answers, self.metrics = writer, answers, metrics
+    def __init__(
+        self, writer: DeviceClaimWriter, answers: list[tuple[Answer, str]], metrics: Metrics, state: DrivenLedger
+    ) -> None:
+        self.writer, self.answers, self.metrics, self.state = writer, answers, metrics, state
 
     async def answer(self, write: Allocate | ReleaseClaims) -> tuple[Answer, str]:
         """The last answer to a write."""
@@ -139,6 +143,7 @@ async def writing(
     server: ClaimServer, folder: Path, *, wanted: bool = True, device_class: DeviceClass | None = None
 ) -> AsyncIterator[Scene]:
     state = DrivenLedger()
+    state.set_resource_claim(*read_claims([server.claim]))
     config = {"config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"of": "class"}}}]}
     wire = {"metadata": {"name": "gpu"}, "spec": config}
     state.set_device_class("gpu", device_class or to_device_class(msgspec.convert(wire, WireDeviceClass)))
@@ -160,7 +165,7 @@ async def writing(
         writer = DeviceClaimWriter(connection, WantingShell(), metrics, 4, backoff=SOON, refused=SOON)  # type: ignore[arg-type]
         task = asyncio.create_task(writer.run())
         try:
-            yield Scene(writer, answers, metrics)
+            yield Scene(writer, answers, metrics, state)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -392,6 +397,21 @@ async def test_what_must_be_given_back_is_tried_until_it_is(tmp_path: Path) -> N
     server.meanwhile = [answering_once(404)]
     async with writing(server, tmp_path) as scene:
         assert await scene.answer(RELEASE) == (Answer.DONE, "")
+
+
+async def test_a_claim_that_was_made_anew_has_nothing_to_give_back(tmp_path: Path) -> None:
+    """It has the name, and another uid: the API server calls the patch invalid. It is tried until that is seen."""
+    server = ClaimServer(allocation=SAME, reservedFor=[ANOTHER])
+    server.claim["metadata"]["managedFields"] = OURS
+    async with writing(server, tmp_path) as scene:
+        server.claim["metadata"]["uid"] = "made anew"
+        scene.writer.put(RELEASE)
+        await until(lambda: scene.answers, 10, lambda: "an answer")
+        assert scene.answers[0][0] is Answer.RETRYING
+        scene.state.set_resource_claim(*read_claims([server.claim]))
+        await until(lambda: not len(scene.writer._queue), 10, lambda: "the last answer")
+    assert scene.answers[-1] == (Answer.DONE, "")
+    assert server.status == {"allocation": SAME, "reservedFor": [ANOTHER]}
 
 
 async def test_writes_for_one_pod_come_one_after_the_other(tmp_path: Path) -> None:

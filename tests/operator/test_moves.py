@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from support.device_clusters import claim
 from support.draw import Case, crowded_cases
+from support.draw_devices import read_claims
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
@@ -18,10 +20,12 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 
 from flowcore.model.data import DATA
+from flowcore.model.devices import DeviceClass, with_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
 from flowcore.model.queues import Queue
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.model.running_pods import EvictionKind, RecentMove
 from flowcore.model.selectors import LabelSelector
 from flowcore.planning.plan_document import PlanEviction
@@ -257,6 +261,63 @@ def test_a_pod_with_data_is_alike_whether_it_is_bound_or_not() -> None:
     waiting, bound = read_pods([{**manifest, "spec": spec} for spec in ({}, {"nodeName": "n0"})])
     assert bound.pod_class.data
     assert is_alike(waiting, bound)
+
+
+GPU = "nvidia.com/gpu"
+OF_TEMPLATE = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+TWO_GPUS = {"containers": [{"name": "c", "resources": {"requests": {GPU: "2"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        (OF_TEMPLATE, {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}]}),
+        (TWO_GPUS, {"extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": []}}),
+        (TWO_GPUS, {}),
+    ],
+    ids=["claims of a template", "devices", "of its node"],
+)
+def test_a_pod_with_devices_is_alike_whatever_its_claims_are_called(
+    spec: dict[str, Any], status: dict[str, Any]
+) -> None:
+    """Each pod has claims of its own, and one that is bound has more of them."""
+    manifest = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec | {"nodeName": "n0"}}
+    another = {"metadata": {"name": "q", "namespace": "ns", "uid": "q"}, "spec": spec}
+    bound, waiting = read_pods([manifest | {"status": status}, another])
+    waiting = with_devices(waiting, {GPU: "gpu"})
+    assert waiting.pod_class.devices is not None
+    assert is_alike(waiting, bound)
+    other_template = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "u"}]}
+    (unlike,) = read_pods([another | {"spec": other_template}])
+    assert not is_alike(unlike, bound)
+
+
+def test_a_replacement_with_claims_takes_its_place_once_they_are_made() -> None:
+    """Until then no round would confirm it. Its devices are kept all the while, of its place too."""
+    scene = Scene()
+    scene.state.set_device_class("gpu", DeviceClass("gpu"))
+    for made in read_claims([claim("web-1", 2, owner="u-web-1"), claim("web-2", 2, owner="u-web-2")]):
+        scene.state.set_resource_claim(msgspec.structs.replace(made, namespace="ns"))
+    fields: dict[str, Any] = {"owner": "rs", "usage": sized(400).requests}
+    scene.pod("web-1", 400, node_name="a", pod_class=claiming_class("web-1", "web-1"), **fields)
+    scene.plan_move()
+    scene.leave()
+    (taker,) = scene.state.device_takers.update((), fresh=True) or ()
+    assert taker.node == "b"
+    assert [each.alternatives[0].count for each in taker.pod.extended] == [2]
+    scene.gone("web-1")
+    pod = scene.pod("web-2", 400, pod_class=claiming_class("web-2"), owner="rs")
+    assert scene.phases()[PLACE] == (Phase.AWAITING_REPLACEMENT, "b")
+    scene.change("web-2", pod_class=claiming_class("web-2", "web-2"))
+    assert scene.phases()[pod.key] == (Phase.HELD, "b")
+    assert PLACE not in scene.ledger.reservations
+
+
+def claiming_class(name: str, *made: str) -> PodClass:
+    """A class of pods with a claim of a template."""
+    claims = (PodClaim("gpu", template="t"),)
+    devices = ClaimingPod("ns", name, f"u-{name}", claims, tuple(("gpu", each) for each in made))
+    return msgspec.structs.replace(sized(400), devices=devices)
 
 
 def test_labels_may_differ() -> None:

@@ -360,7 +360,11 @@ class EvictionState:
         placed: list[tuple[str, PodSignature]] = []
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
-        storage, numa, takers = before.storage, before.numa, list(before.takers)
+        storage, numa = before.storage, before.numa
+        # A placement that is taken back takes no devices: if its pod comes again, then as one that has none.
+        back = (residents.pods[resident].pod_class.devices for resident in gone if not residents.is_running(resident))
+        revoked = {devices for devices in back if devices is not None}
+        takers = [taker for taker in before.takers if not revoked or taker.pod not in revoked]
         coming: list[tuple[Volumes, str]] = []
         removed: list[tuple[str, PodSignature]] = []
         for resident in gone:
@@ -401,7 +405,7 @@ class EvictionState:
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
         storage = with_volumes_of(coming, storage, before.table)
         changed = replace(changed, storage=storage, numa=numa)
-        return replace(changed, takers=tuple(takers)) if len(takers) > len(before.takers) else changed
+        return changed if takers == list(before.takers) else replace(changed, takers=tuple(takers))
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from flowcore.model.resource_claims import (
 )
 from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
+from flowcore.rules.devices.allocation.pools import Pool
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
@@ -28,13 +29,26 @@ from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, cla
 from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, Spend, unlimited
 
 #: Answers that are kept of one state of a cluster.
-_MOST_ANSWERS = 2**18
+_MOST_ANSWERS = 2**15
 _LATER = ClaimRejection(REASON_LATER)
 
 
 #: Number of a node's pools, numbers of the states of these, and what it offers itself in place of devices, or the node
 #: if an allocation says which nodes reach it.
 _Place = tuple[int, tuple[int, ...], ReachedNode | tuple[str, ...]]
+#: What claims get on a node; None: nothing.
+_Answer = tuple[ClaimAllocation, ...] | None
+
+
+#: See ``ClaimableDevices.begin``.
+Known = Callable[
+    [NamelessClaims, tuple[int, ReachedNode | tuple[str, ...]], tuple[Pool, ...]],
+    tuple[ClaimAllocation, ...] | ClaimRejection | None,
+]
+
+
+def _nothing_known(*_: object) -> None:
+    return None
 
 
 @dataclass(slots=True)
@@ -48,10 +62,10 @@ class _Memory:
 
     versions: int = 0
     size: int = 0
-    _answers: dict[NamelessClaims, dict[_Place, bool]] = field(default_factory=dict)
+    _answers: dict[NamelessClaims, dict[_Place, _Answer]] = field(default_factory=dict)
 
-    def of(self, claims: NamelessClaims) -> dict[_Place, bool]:
-        """Whether places have devices for some claims."""
+    def of(self, claims: NamelessClaims) -> dict[_Place, _Answer]:
+        """What places have for some claims."""
         if self.size >= _MOST_ANSWERS:
             self._answers.clear()
             self.size = 0
@@ -86,6 +100,7 @@ class ClaimableDevices:
         self._claims_of_pod: dict[ClaimingPod, tuple[ClaimKey, ...]] = {}
         self._versions: dict[PoolId, int] = {}
         self._memory = _Memory()
+        self._known: Known = _nothing_known
 
     def copy(self) -> ClaimableDevices:
         """An independent copy, in which the same is taken."""
@@ -93,8 +108,17 @@ class ClaimableDevices:
         copied._state = replace(self._state, allocated=self._state.allocated.copy())
         copied.allocations, copied.waiting = dict(self.allocations), dict(self.waiting)
         copied._users, copied._claims_of_pod = self._users.copy(), dict(self._claims_of_pod)
-        copied._versions, copied._memory = dict(self._versions), self._memory
+        copied._versions, copied._memory, copied._known = dict(self._versions), self._memory, self._known
         return copied
+
+    def begin(self, known: Known) -> None:
+        """What is taken so far is where plans begin.
+
+        Args:
+            known: what was searched there: for claims without names, a node's number with what it offers, and its
+                pools; None: it was not.
+        """
+        self._versions, self._memory, self._known = {}, _Memory(self._memory.versions), known
 
     @property
     def version(self) -> int:
@@ -137,21 +161,40 @@ class ClaimableDevices:
         claims = self.claims_of(pod)
         if isinstance(claims, ClaimRejection):
             return [False for _ in nodes]
-        memory, fits, spend = self._memory, list[bool](), self._state.effort.of(pod.namespace)
-        answers, is_allocated = memory.of(without_names(claims)), has_allocation(claims)
-        for node in nodes:
-            reached = self._state.slices.node_pools(node)
-            versions = tuple(self._versions.get(pool.pool_id, 0) for pool in reached.pools)
-            key = reached.number, versions, node if is_allocated else node.offered
-            fit = answers.get(key)
-            if fit is None:
-                answer = self.answer(claims, node, spend)
-                fit = not isinstance(answer, ClaimRejection)
-                if answer != _LATER:
-                    answers[key] = fit
-                    memory.size += 1
-            fits.append(fit)
-        return fits
+        spend = self._state.effort.of(pod.namespace)
+        answers, is_allocated = self._memory.of(without_names(claims)), has_allocation(claims)
+        fitting = (self._remembered(claims, node, answers, spend, is_allocated=is_allocated) for node in nodes)
+        return [answer is not None for answer in fitting]
+
+    def _remembered(
+        self,
+        claims: Sequence[ResourceClaim],
+        node: ReachedNode,
+        answers: dict[_Place, _Answer],
+        spend: Spend,
+        *,
+        is_allocated: bool,
+    ) -> _Answer:
+        """``answer``, searched once for each state of a node's pools.
+
+        Args:
+            answers: to such claims.
+            is_allocated: whether one of the claims has devices.
+        """
+        reached = self._state.slices.node_pools(node)
+        versions = tuple(self._versions.get(pool.pool_id, 0) for pool in reached.pools)
+        whose = node if is_allocated else node.offered
+        place = reached.number, versions, whose
+        if place in answers:
+            return answers[place]
+        answer = None if any(versions) else self._known(without_names(claims), (reached.number, whose), reached.pools)
+        if answer is None:
+            answer = self.answer(claims, node, spend)
+        if answer == _LATER:
+            return None
+        answers[place] = found = None if isinstance(answer, ClaimRejection) else answer
+        self._memory.size += 1
+        return found
 
     def planned_claims(self, pod: ClaimingPod) -> tuple[PlannedClaim, ...] | None:
         """What each claim of a planned pod has or gets; None: one of them gets nothing."""
@@ -198,8 +241,9 @@ class ClaimableDevices:
         if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
             return
         node = ReachedNode(taker.node, taker.labels, taker.offered)
-        allocations = self.answer(claims, node, spend)
-        if isinstance(allocations, ClaimRejection):
+        answers = self._memory.of(without_names(claims))
+        allocations = self._remembered(claims, node, answers, spend, is_allocated=has_allocation(claims))
+        if allocations is None:
             self.waiting[taker.pod] = taker
             return
         for claim, allocation in zip(claims, allocations, strict=True):

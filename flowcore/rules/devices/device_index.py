@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.resource_claims import ClaimAllocation, DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import PoolId, ResourceSlice
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
-from flowcore.rules.devices.allocation.pools import SliceIndex
+from flowcore.rules.devices.allocation.pools import Pool, SliceIndex
 from flowcore.rules.devices.claim_verdicts import DeviceState
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
 from flowcore.rules.devices.columns.column_sets import ColumnSets
@@ -31,7 +33,7 @@ from flowcore.rules.devices.search_effort import LOOK_UP, REASON_LATER, EffortSp
 #: Under which the objects keep the index.
 _MEMO = "index"
 #: Bytes of the answers that are kept, twice, and of one node's answer.
-_MAX_BYTES, _ANSWER_BYTES = 2**26, 250
+_MAX_BYTES, _ANSWER_BYTES = 2**26, 750
 
 #: Number of a node's pools, and what it offers itself in place of devices; for claims with allocations the node.
 _Place = tuple[int, ReachedNode | tuple[str, ...]]
@@ -58,17 +60,29 @@ class _RejectedNodes:
         return self.table is table and self.change >= change and self.unfinished in (None, this_round)
 
 
+class _Answer(NamedTuple):
+    """What a node says.
+
+    Attributes:
+        change: the number of the last change that it is of.
+        reason: why it has no devices; "": it has them.
+        allocations: what the claims get.
+    """
+
+    change: int
+    reason: str
+    allocations: tuple[ClaimAllocation, ...] = ()
+
+
 @dataclass(slots=True)
 class _Answers:
     """What nodes say to claims that ask for the same.
 
     Attributes:
-        by_place: of each place the number of the last change that the answer is of, and the reason; "": it has the
-            devices.
         rejected: nodes of a table.
     """
 
-    by_place: dict[_Place, tuple[int, str]] = field(default_factory=dict)
+    by_place: dict[_Place, _Answer] = field(default_factory=dict)
     rejected: _RejectedNodes | None = None
 
 
@@ -148,6 +162,24 @@ class DeviceIndex:
             self.devices.take(taker, self._effort.of(taker.pod.namespace))
         for key in changed | self.devices.allocations.keys():
             self._note(key, self._counted.get(key) or self.devices.allocations.get(key))
+        self.devices.begin(partial(self._searched, self._changes))
+
+    def _searched(
+        self, changes: int, claims: NamelessClaims, place: _Place, pools: tuple[Pool, ...]
+    ) -> tuple[ClaimAllocation, ...] | ClaimRejection | None:
+        """What claims get of pools if nothing is planned, or why not, by a search that was made; None: nobody knows.
+
+        Args:
+            changes: how often the objects had changed then.
+        """
+        answers = self._answers.get(claims) if changes == self._changes else None
+        known = None if answers is None else answers.by_place.get(place)
+        if known is None or known.change < self._last_change(pools):
+            return None
+        return ClaimRejection(known.reason) if known.reason else known.allocations
+
+    def _last_change(self, pools: Iterable[Pool]) -> int:
+        return max((self._changed_at.get(pool.pool_id, 0) for pool in pools), default=0)
 
     def _follow_published(self) -> None:
         """Takes over slices and classes. What nodes say whose slices are the same still holds."""
@@ -287,15 +319,18 @@ class DeviceIndex:
             node_pools = self._state.slices.node_pools(reached)
             place = node_pools.number, reached if is_allocated else reached.offered
             places.add(place)
-            changed = max((self._changed_at.get(pool.pool_id, 0) for pool in node_pools.pools), default=0)
             known = answers.by_place.get(place)
-            if known is None or known[0] < changed:
+            if known is None or known.change < self._last_change(node_pools.pools):
                 answer = self.devices.answer(claims, reached, spend)
-                known = self._changes, answer.reason if isinstance(answer, ClaimRejection) else ""
-                if known[1] != REASON_LATER:
+                known = (
+                    _Answer(self._changes, answer.reason)
+                    if isinstance(answer, ClaimRejection)
+                    else _Answer(self._changes, "", answer)
+                )
+                if known.reason != REASON_LATER:
                     answers.by_place[place] = known
-            if known[1]:
-                rejected.setdefault(known[1], []).append(row)
+            if known.reason:
+                rejected.setdefault(known.reason, []).append(row)
         if len(answers.by_place) > 2 * len(places) + 100:  # those of nodes that are gone, or changed, pile up
             answers.by_place = {place: answer for place, answer in answers.by_place.items() if place in places}
         self._state.slices.retain(table.index)

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import msgspec
+
 from flowcore.model.device_gates import PRIORITIZED_LIST
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
@@ -93,6 +95,25 @@ def own_claims(pod: ClaimingPod, claims: Claims) -> tuple[ResourceClaim, ...]:
         and claim.controller == pod.uid
         and all(consumer == pod.uid for consumer in claim.reserved_for)
     )
+
+
+def asking_anew(pod: ClaimingPod, claims: Claims) -> ClaimingPod | None:
+    """A pod that asks for what one asks for in claims of its own, none of which is made yet. None: for nothing.
+
+    It has one claim for all, without their constraints.
+    """
+    made = dict(pod.made)
+    own = {named.name: claims.get((pod.namespace, made.get(named.name, ""))) for named in pod.claims if named.template}
+    requests = tuple(
+        msgspec.structs.replace(request, name=f"{name}/{request.name}")
+        for name, claim in own.items()
+        if claim is not None
+        for request in claim.requests
+    )
+    if not (requests or pod.extended):
+        return None
+    bare = ClaimingPod(pod.namespace, pod.name, pod.uid)
+    return bare.with_extended_claim((*pod.extended, *requests))
 
 
 def _claim(pod: ClaimingPod, named: PodClaim, claims: Claims) -> ResourceClaim | ClaimRejection | None:

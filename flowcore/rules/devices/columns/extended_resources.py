@@ -84,9 +84,10 @@ def _had_from_node(pod: RunningPod, snapshot: Snapshot, by_devices: Mapping[str,
 
 
 def _asking(pod: RunningPod, of_node: Mapping[str, str], resources: tuple[str, ...]) -> RunningPod:
-    """The pod asks for what only nodes have that offer some resources."""
-    requests = (*pod.pod_class.requests, *((of_node[name], 1) for name in resources))
-    return msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, requests=requests))
+    """The pod asks for what only nodes have that offer some resources, and so does its replacement: by its usage."""
+    of_nodes = tuple((of_node[name], 1) for name in resources)
+    pod_class = msgspec.structs.replace(pod.pod_class, requests=(*pod.pod_class.requests, *of_nodes))
+    return msgspec.structs.replace(pod, pod_class=pod_class, usage=(*pod.usage, *of_nodes))
 
 
 def resources_by_devices(classes: Iterable[PodClass]) -> set[str]:

@@ -339,12 +339,17 @@ class _Widening:
         return using
 
     def _using(self, pod: RunningPod) -> RunningPod:
-        """A running pod that uses the devices of its own claims, and whose replacement asks for as many."""
+        """A running pod that uses the devices of its own claims, and whose replacement asks for as many.
+
+        Where it has fewer that leave with it, its claims stay: no other node has what they have, so it does not move.
+        """
         claiming = pod.pod_class.devices
         if claiming is None:
             return pod
         held = Counter(self._names[column] for column, _ in self._places(self._own_devices(claiming)))
         amounts = self._amounts(self._claimed.anew(claiming))
+        if any(held[name] < number for name, number in amounts):
+            amounts = ()
         pod_class = self._requesting(pod.pod_class, amounts) if amounts else pod.pod_class
         return msgspec.structs.replace(pod, pod_class=pod_class, usage=(*pod.usage, *sorted(held.items())))
 

@@ -226,7 +226,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
             except Refused as error:
                 if error.transient:
                     return retry_after_error(error)
-                if error.status not in (404, 409):  # it is gone, or another one has its name
+                if error.status not in (404, 409) and not self._is_gone(ref):
                     _log.warning("claim not given back", claim=f"{ref.namespace}/{ref.name}", problem=str(error))
                     self._answer(write, Answer.RETRYING, error.reason)
                     return Retry("refused", self._refused_backoff.pause(tries + 1), counts_as_failure=False)
@@ -235,6 +235,14 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 return outcome
         self._answer(write, Answer.DONE)
         return Finished.ANSWERED
+
+    def _is_gone(self, ref: ReleasedClaim) -> bool:
+        """Whether the watch shows that a claim is gone, or that another one has its name.
+
+        The API server refuses a patch that names another uid as it refuses what is invalid (422).
+        """
+        shown = self._shell.cluster.devices.claims.get((ref.namespace, ref.name))
+        return shown is None or shown.uid != ref.uid
 
     async def _free(self, ref: ReleasedClaim, pod: Pod | None) -> Outcome | None:
         """Gives one claim back. None: that is done.

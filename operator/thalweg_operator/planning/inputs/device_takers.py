@@ -39,6 +39,5 @@ class DeviceTakers:
         for key, reservation in self._ledger.reservations.items():
             pod, node = reservation.pod.pod_class.devices, self._cluster.nodes.get(reservation.node)
             is_planned = reservation.phase is Phase.HELD and key in planned
-            comes_later = is_planned or reservation.phase is Phase.AWAITING_REPLACEMENT
-            if pod is not None and node is not None and not comes_later:
+            if pod is not None and node is not None and not is_planned:
                 yield device_taker(pod, node, reservation.device_claims)

@@ -19,6 +19,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import RecentMove
 from flowcore.planning.plan_document import PlanEviction
+from flowcore.rules.devices.pod_claims import ClaimRejection, asking_anew, claims_of
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import CountMove, Departure
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_after, fits_now, holds
@@ -112,7 +113,7 @@ def reserve_place(
     owner = _owner(policy, victim, departure)
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
-    placeholder = _placeholder(victim)
+    placeholder = _placeholder(cluster, victim)
     signature = with_policy_constraints(placeholder.signature, policy)
     if (
         cluster.node_changed_since(node, generation)
@@ -147,12 +148,14 @@ def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | 
     return delivery_of(policy).owner
 
 
-def _placeholder(victim: Pod) -> Pod:
+def _placeholder(cluster: Cluster, victim: Pod) -> Pod:
+    devices = cluster.as_waiting(victim).pod_class.devices
+    devices = None if devices is None else asking_anew(devices, cluster.devices.claims)
     return Pod(
         victim.namespace,
         f"{victim.name}~{victim.uid}",
         victim.uid,
-        _as_bound(victim.pod_class),
+        msgspec.structs.replace(_as_bound(victim.pod_class), devices=devices),
         labels=victim.labels,
         scheduler_name=victim.scheduler_name,
         constraints=victim.constraints,
@@ -232,8 +235,13 @@ def release_place(state: VictimsState, key: str, outcome: str) -> None:
 
 
 def replacement_came(state: VictimsState, pod: Pod) -> None:
-    """A pod waits and has no reservation: if it replaces a pod that leaves, it takes the place of its replacement."""
+    """A pod waits and has no reservation: if it replaces a pod that leaves, it takes the place of its replacement.
+
+    A pod with claims that are not made yet does so later: when they are, its status says so.
+    """
     ledger, moves = state.ledger, state.moves
+    if pod.owner not in moves.by_owner or not _has_its_claims(state.cluster, pod):
+        return
     places = [
         key
         for key in moves.by_owner.get(pod.owner, ())
@@ -264,12 +272,28 @@ def stays(cluster: Cluster, victim: Pod) -> bool:
 
 
 def is_alike(pod: Pod, victim: Pod) -> bool:
-    """Whether a pod asks for what a bound one asked for. Labels may differ: a round judges what they change."""
-    return (pod.namespace, _as_bound(pod.pod_class), pod.constraints) == (
+    """Whether a pod asks for what a bound one asked for. Labels may differ: a round judges what they change.
+
+    Each has claims of its own where a template makes them, or its extended resources; the latter are among requests.
+    """
+    return (pod.namespace, _anonymous(pod.pod_class), pod.constraints) == (
         victim.namespace,
-        _as_bound(victim.pod_class),
+        _anonymous(victim.pod_class),
         victim.constraints,
     )
+
+
+def _anonymous(pod_class: PodClass) -> PodClass:
+    devices = None if pod_class.devices is None else pod_class.devices.anonymous
+    return msgspec.structs.replace(_as_bound(pod_class), devices=devices)
+
+
+def _has_its_claims(cluster: Cluster, pod: Pod) -> bool:
+    """Whether the claims of a pod are made: before that a round has no place for it."""
+    devices, objects = pod.pod_class.devices, cluster.devices
+    if devices is None:
+        return True
+    return not isinstance(claims_of(devices, objects.claims, objects.classes, objects.extended), ClaimRejection)
 
 
 def look_after_places(state: VictimsState) -> None:
