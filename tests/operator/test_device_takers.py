@@ -2,15 +2,22 @@
 
 import msgspec
 import pytest
+from support.device_clusters import claim, devices_of, of_template, slice_of
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.model import node
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import to_running_pod
 from flowcore.model.devices import DeviceClass
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
+from flowcore.rules.devices import search_effort
 
 GPU = "nvidia.com/gpu"
 
@@ -87,6 +94,38 @@ def test_a_running_pod_moves_only_if_another_one_would_be_planned(delivery: Deli
     reason = to_running_pod(cluster, running, policy, 10_000.0).immovable_reason
     assert ("the binder makes no claim" in reason) == (delivery is Delivery.BINDER)
     assert bool(reason) == (delivery is Delivery.BINDER)
+
+
+def test_a_search_that_a_round_left_unfinished_goes_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not anything changes in the cluster."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 3 * search_effort.NODE)
+    claiming, replica = of_template("p"), Replica()
+    selecting = claim("p", owner="p", selectors=[{"cel": {"expression": "device.driver == 'none'"}}])
+    selecting["spec"]["devices"]["constraints"] = [{"matchAttribute": "gpu.example.com/model"}]
+    devices = devices_of([slice_of(f"n{number}", 1) for number in range(4)], [selecting])
+    changes = ClusterChanges(nodes=[node(f"n{number}") for number in range(4)], namespaces={"default": ()})
+    devices.add_all(changes)
+    replies = [
+        run_request(
+            replica,
+            RoundRequest(
+                number=number,
+                generation=number,
+                now=0.0,
+                reset=number == 1,
+                changes=changes if number == 1 else ClusterChanges(),
+                policies=[Policy("x")],
+                classes=[PodClass((("cpu", 1),), devices=claiming)],
+                signatures=[PodSignature("default", ())],
+                pending=[PendingEntry("default/p", 0, 0, 0.0, 0)],
+                budget=0.0,
+                steps=1,
+            ),
+        )
+        for number in range(1, 5)
+    ]
+    assert replies[0].settles_in
+    assert not replies[-1].settles_in
 
 
 def _asking(name: str, resource: str = GPU) -> Pod:

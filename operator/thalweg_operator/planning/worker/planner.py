@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -25,6 +25,8 @@ from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
+#: Seconds until a search of devices goes on that a round left unfinished. The loop rests longer than the round took.
+_SEARCHES_ON = 0.1
 #: From this number of pods on, pods like those of a round may come alone next.
 _FEW = 8
 
@@ -100,6 +102,13 @@ def _planned_claims(
                 yield positions[pod.key], claims
 
 
+def _settling(results: Sequence[RoundResult]) -> Iterator[float]:
+    """Seconds until another round may place what these leave: waiting costs more by then, or a search goes on."""
+    yield from (out.settles_in for result in results for out in result.unplaced if out.settles_in)
+    if not results[0].after.devices.is_searched:
+        yield _SEARCHES_ON
+
+
 def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:
     """Takes steps while they are worth it, at least one; or exactly ``steps``, for a replay.
 
@@ -136,7 +145,7 @@ def _to_reply(
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         backfill_history=results[0].holds,
-        settles_in=min((out.settles_in for r in results for out in r.unplaced if out.settles_in), default=0.0),
+        settles_in=min(_settling(results), default=0.0),
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
