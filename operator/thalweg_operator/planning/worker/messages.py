@@ -286,8 +286,8 @@ class RoundReply(PlanDocument, msgspec.Struct):
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
         node_names: of all nodes, in the order of ``node_prices``; None: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
-        settles_in: seconds until waiting costs a pod as much as its cheapest node, or until a search of devices goes on;
-            0: there is no such pod.
+        settles_in: seconds until waiting costs a pod as much as its cheapest node, or a search of devices goes on; 0:
+            there is no such pod.
         phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
         network_seconds: those for the pods of each policy whose cost model declares a network.

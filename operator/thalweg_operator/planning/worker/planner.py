@@ -25,7 +25,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
-#: Seconds until a search of devices goes on that a round left unfinished. The round loop rests longer than the round took.
+#: Seconds until a search of devices goes on that a round left unfinished. The loop rests longer than the round took.
 _SEARCHES_ON = 0.1
 #: From this number of pods on, pods like those of a round may come alone next.
 _FEW = 8
