@@ -223,7 +223,9 @@ class ClaimableDevices:
         keys = list[ClaimKey]()
         for planned in taker.claims:
             key, claim = planned.key, self._claims.get(planned.key)
-            if claim is None and not planned.requests:
+            if planned.requests:
+                key = _key_of_extended(planned.namespace, taker.pod.uid)
+            elif claim is None:
                 continue
             if (claim is None or claim.allocation is None) and key not in self.allocations:
                 self._allocate(key, planned.allocation)
@@ -272,7 +274,11 @@ def _to_make(pod: ClaimingPod, claim: ResourceClaim, allocation: ClaimAllocation
 
 
 def _key(claim: ResourceClaim) -> ClaimKey:
-    """Of a claim, or of one that is not made yet."""
     if claim.name == EXTENDED_RESOURCES:
-        return claim.namespace, f"{EXTENDED_RESOURCES}/{claim.controller}"
+        return _key_of_extended(claim.namespace, claim.controller)
     return claim.namespace, claim.name
+
+
+def _key_of_extended(namespace: str, pod: str) -> ClaimKey:
+    """Of a claim that a plan makes; ``pod``: its uid."""
+    return namespace, f"{EXTENDED_RESOURCES}/{pod}"
