@@ -1,18 +1,19 @@
 """Pods whose extended resource a DeviceClass backs, in delivery Binder: by devices, or by what their node offers."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
 from support.cluster_scenario import ClusterScenario
 from support.device_driver import API, DRIVER, allocated, allocated_are, claims, publish, report
 from support.gang_scenarios import members
 from support.operator import running_operator, until
-from support.proxy import Forward, proxied
+from support.proxy import ProxiedRequest, proxied
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.client.objects import object_path
 
@@ -206,16 +207,17 @@ async def killed_after(
         running_operator(proxy.kubeconfig, tmp_path / "operator.log") as operator,
     ):
 
-        async def disturb(request: web.Request, forward: Forward) -> web.StreamResponse:
-            answer = await forward(request)
-            if is_the_write(what, request.method, request.path, (await request.read()).decode()):
-                await operator.kill()
-                killed.set()
-            return answer
+        def kill(request: ProxiedRequest) -> bool:
+            if killed.is_set() or not is_the_write(what, request):
+                return not killed.is_set()
+            os.kill(operator.pid, signal.SIGKILL)
+            killed.set()
+            return False
 
-        proxy.disturbance = disturb
+        proxy.after = kill
         await scene.create("p", extended=ONE)
         await asyncio.wait_for(killed.wait(), 60)
+        await operator.kill()
         await killed_state(scene, what)
     if then is not None:
         await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
@@ -223,13 +225,14 @@ async def killed_after(
     await scene.operator.start()
 
 
-def is_the_write(what: str, method: str, path: str, body: str) -> bool:
+def is_the_write(what: str, request: ProxiedRequest) -> bool:
     """Whether a request is the one after which the operator is killed."""
+    path = request.path.partition("?")[0]
     if what == "made":
-        return method == "POST" and path.endswith("/resourceclaims")
+        return request.method == "POST" and path.endswith("/resourceclaims")
     if what == "allocated":
-        return method == "PATCH" and "/resourceclaims/" in path and '"allocation"' in body
-    return method == "PATCH" and path.endswith("/pods/p/status") and '"extendedResourceClaimStatus"' in body
+        return "/resourceclaims/" in path and b'"allocation"' in request.body
+    return path.endswith("/pods/p/status") and b'"extendedResourceClaimStatus"' in request.body
 
 
 async def killed_state(scene: ClusterScenario, what: str) -> None:
