@@ -396,7 +396,7 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
         ("dns", "kube-system"),
         ("ours", "thalweg-system"),
     ):
-        await api.create(pod(name, namespace=namespace, scheduler="nobody"))
+        await api.create(pod(name, "100m", namespace=namespace, scheduler="nobody"))
     await Write("POST", f"{PODS}/runs/binding", binding("runs")).send(api)
     await made_claim(name="made-held").send(api)
     for name, consumers in (

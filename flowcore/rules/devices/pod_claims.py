@@ -68,7 +68,7 @@ def claims_of(
     if not pod.extended:
         return tuple(pod_claims)
     made = claims.get(extended.get(pod.uid, ("", "")))
-    if made is not None and made.allocation is not None:
+    if made is not None and (made.allocation is not None or made.is_being_deleted):
         return ClaimRejection(REASON_LEFT_OVER)
     return (*pod_claims, ResourceClaim(pod.namespace, EXTENDED_RESOURCES, controller=pod.uid, requests=pod.extended))
 

@@ -30,7 +30,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Policy, ReschedulingMode, ReschedulingPolicy
-from flowcore.model.resource_claims import ExtendedRequest
+from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
 from flowcore.model.volumes import ClaimVolume
 
 #: What the API server answers, and why; a binding alone may be refused without a reason.
@@ -52,6 +52,12 @@ NOT_BEGUN = (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT, Phase.HELD)
 def sized(cpu: int, priority: int = 0) -> PodClass:
     """A class of pods."""
     return PodClass(requests=(("cpu", cpu),), priority=priority)
+
+
+def asking_for(pod_class: PodClass, count: int) -> tuple[PodClass, ExtendedRequests]:
+    """A class of pods that ask for so many devices by a resource besides, and what a claim has in its place."""
+    asking = msgspec.structs.replace(pod_class, requests=(*pod_class.requests, (DEVICES, count)))
+    return asking, (ExtendedRequest(DEVICES, ((_REQUEST, count),), (("main", _REQUEST),)),)
 
 
 def room(name: str, cpu: int, offered: int = 0) -> Node:
@@ -288,8 +294,7 @@ class Claims(Gangs):
             devices = claiming(NAMESPACE, name, uid, *names, template=True)
             pod_class = msgspec.structs.replace(pod_class, devices=devices)
         if asks:
-            pod_class = msgspec.structs.replace(pod_class, requests=(*pod_class.requests, (DEVICES, asks)))
-            fields["extended"] = (ExtendedRequest(DEVICES, ((_REQUEST, asks),), (("main", _REQUEST),)),)
+            pod_class, fields["extended"] = asking_for(pod_class, asks)
         if volume:
             self.world.volumes.make(NAMESPACE, f"data-{uid}", f"uid-of-data-{uid}", volume)
             pod_class = msgspec.structs.replace(pod_class, volumes=(ClaimVolume(NAMESPACE, f"data-{uid}"),))
