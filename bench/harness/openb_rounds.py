@@ -24,7 +24,7 @@ from thalweg_controlplane.client.objects import Manifest
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN
 from flowcore.planning.round import RoundResult
 from harness import greedy
 from harness.budget import fewest_left, round_within
@@ -74,7 +74,7 @@ def snapshot_of(nodes: Sequence[Manifest], manifests: Sequence[Manifest], *, age
         f"default/{each['metadata']['name']}": float(each["metadata"].get("annotations", {}).get(CREATED, 0))
         for each in manifests
     }
-    pods = [pod for pod in dump.cluster.pods.values() if not pod.skip_reason(Delivery.BINDER)]
+    pods = [pod for pod in dump.cluster.pods.values() if not pod.skip_reason]
     if aged:
         pods.sort(key=lambda pod: created[pod.key])
     # One second and on: 0 means unknown.

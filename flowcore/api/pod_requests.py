@@ -6,7 +6,7 @@ from flowcore.api.pod_objects import WireContainer, WireContainerStatus, WirePod
 from flowcore.model.devices import may_be_devices
 from flowcore.model.pods import HostPort
 from flowcore.model.quantities import whole_from_nanos
-from flowcore.model.resource_claims import ExtendedRequests
+from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
 from flowcore.model.resources import Amounts, NanoList, pod_total, raise_to, read_list
 
 
@@ -76,14 +76,18 @@ def extended_requests_of(spec: WirePodSpec, requests: Amounts) -> ExtendedReques
         for place, container in enumerate((*starting, *(spec.containers or ())))
     ]
     ends = {place for place, container in enumerate(starting) if container.restart_policy != "Always"}
-    return tuple((resource, _device_requests(resource, containers, ends)) for resource in resources)
+    container_names = [container.name for container in (*starting, *(spec.containers or ()))]
+    return tuple(_device_requests(resource, container_names, containers, ends) for resource in resources)
 
 
-def _device_requests(resource: str, containers: list[NanoList], ends: set[int]) -> tuple[tuple[str, int], ...]:
-    """Names and numbers of the requests for one resource.
+def _device_requests(
+    resource: str, container_names: list[str], containers: list[NanoList], ends: set[int]
+) -> ExtendedRequest:
+    """What a claim would ask for in place of one resource.
 
     Args:
-        containers: requests of each, init containers first.
+        container_names: init containers first.
+        containers: requests of each.
         ends: places of init containers that end before others start.
     """
     asked = [whole_from_nanos(container.get(resource, 0)) for container in containers]
@@ -95,7 +99,19 @@ def _device_requests(resource: str, containers: list[NanoList], ends: set[int]) 
     lacks = {place: asked[place] - sum(stays[place:]) for place in sorted(ends)}
     most = max(lacks, key=lambda place: lacks[place], default=None)
     requests = [] if most is None or lacks[most] <= 0 else [(names[most], lacks[most])]
-    return (*requests, *((names[place], number) for place, number in enumerate(stays) if number))
+    served = [(place, [names[place]]) for place, number in enumerate(stays) if number]
+    for place in sorted(ends):
+        later, missing = list[str](), asked[place]
+        for user in range(place, len(stays)):
+            if missing > 0 and stays[user]:
+                later.append(names[user])
+                missing -= stays[user]
+        served.append((place, later if most is None or missing <= 0 else [*later, names[most]]))
+    return ExtendedRequest(
+        resource,
+        (*requests, *((names[place], number) for place, number in enumerate(stays) if number)),
+        tuple((container_names[place], name) for place, requested in served for name in requested),
+    )
 
 
 def has_resize(status: WirePodStatus) -> bool:

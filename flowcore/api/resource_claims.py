@@ -184,6 +184,7 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         ModelError: an amount is no quantity; the error names claim, request and field.
     """
     meta, status = wire.metadata, wire.status or WireDeviceClaimStatus()
+    is_extended = meta.annotations is not None and meta.annotations.extended == "true"
     devices = (wire.spec.devices if wire.spec else None) or WireClaimDevices()
     namespace = meta.namespace or "default"
     try:
@@ -204,10 +205,14 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         ),
         allocation=allocation,
         reserved_for=tuple(consumer.uid for consumer in status.reserved_for or ()),
-        is_ours=allocation is not None and any(map(_wrote_allocation, meta.managed_fields or ())),
+        is_ours=any(
+            (allocation is not None and _wrote(writer, "status", "allocation"))
+            or (is_extended and _wrote(writer, "spec"))
+            for writer in meta.managed_fields or ()
+        ),
         awaited=() if allocation is None else tuple(_awaited(allocation, status.devices or ())),
         failure="" if allocation is None else _failure(allocation, status.devices or ()),
-        is_extended=meta.annotations is not None and meta.annotations.extended == "true",
+        is_extended=is_extended,
     )
 
 
@@ -229,12 +234,12 @@ def to_claiming_pod(wire: WirePod) -> ClaimingPod:
     )
 
 
-def _wrote_allocation(writer: WireWriter) -> bool:
-    """Whether Thalweg is the one who wrote the allocation."""
-    if (writer.manager, writer.subresource) != (FIELD_MANAGER, "status"):
+def _wrote(writer: WireWriter, part: str, field: str = "") -> bool:
+    """Whether Thalweg is the one who wrote a part of a claim, "spec" or "status", or a field of it."""
+    if (writer.manager, writer.subresource) != (FIELD_MANAGER, "status" if part == "status" else ""):
         return False
-    status = writer.fields_v1.get("f:status") if isinstance(writer.fields_v1, dict) else None
-    return isinstance(status, dict) and "f:allocation" in status
+    written = writer.fields_v1.get(f"f:{part}") if isinstance(writer.fields_v1, dict) else None
+    return isinstance(written, dict) and (not field or f"f:{field}" in written)
 
 
 def _conditions(device: AllocatedDevice, reported: Sequence[WireDeviceStatus]) -> dict[str, WireDeviceCondition]:

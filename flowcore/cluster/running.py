@@ -33,7 +33,8 @@ def to_running_pod(
         unevictable_reason = "pods of KAI-Scheduler share the GPU that it holds"
     if not unevictable_reason and len(budgets) > 1:
         unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
-    replacement = "" if policy is None or not pod.extended else _unplanned_replacement(cluster, pod, policy)
+    # Its class may be backed by devices that cannot be planned.
+    replacement = "" if policy is None or not pod.extended else cluster.as_waiting(pod).unsupported_reason
     return RunningPod(
         key=pod.key,
         uid=pod.uid,
@@ -57,12 +58,6 @@ def to_running_pod(
 def is_future_checkpoint(checkpointed: float, now: float) -> bool:
     """Whether a checkpoint is further in the future than clocks differ; both in seconds since the epoch."""
     return checkpointed > now + MAX_FUTURE
-
-
-def _unplanned_replacement(cluster: Cluster, pod: Pod, policy: Policy) -> str:
-    """Why the replacement of a pod with extended resources would not be planned; "": it would."""
-    waiting = cluster.as_waiting(pod)
-    return waiting.unsupported_reason or (waiting.unallocatable_reason if policy.delivery.allocates else "")
 
 
 def _during_execution(pod: Pod, policy: Policy | None, replacement: str) -> DuringExecution:

@@ -61,11 +61,12 @@ def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str], *, claim
         device_class_by_resource: of ``device_resources``.
         claims_known: whether ResourceSlices and ResourceClaims can be read.
     """
-    backed = [(name, device_class_by_resource[name]) for name, _ in pod.extended if name in device_class_by_resource]
+    asked = (extended.resource for extended in pod.extended)
+    backed = [(name, device_class_by_resource[name]) for name in asked if name in device_class_by_resource]
     if backed:
         resource, device_class = backed[0]
         what = f"its extended resource {resource} is backed by the DeviceClass {device_class}"
-        pod = _claiming(pod, dict(backed), what)
+        pod = _claiming(pod, dict(backed))
         return pod if claims_known else _unsupported(pod, f"{what}: {_UNREAD}")
     if not claims_known and pod.pod_class.devices is not None:
         return _unsupported(pod, f"its resource claims are not planned: {_UNREAD}")
@@ -76,21 +77,13 @@ def _unsupported(pod: Pod, reason: str) -> Pod:
     return pod if pod.unsupported_reason else msgspec.structs.replace(pod, unsupported_reason=reason)
 
 
-def _claiming(pod: Pod, backing: Mapping[str, str], what: str) -> Pod:
+def _claiming(pod: Pod, backing: Mapping[str, str]) -> Pod:
     requests = [
-        ClaimRequest(name, DeviceRequest(name, backing[resource], count=count), resource=resource)
-        for resource, asked in pod.extended
-        if resource in backing
-        for name, count in asked
+        ClaimRequest(name, DeviceRequest(name, backing[extended.resource], count=count), resource=extended.resource)
+        for extended in pod.extended
+        if extended.resource in backing
+        for name, count in extended.requests
     ]
     claiming = pod.pod_class.devices or ClaimingPod(pod.namespace, pod.name, pod.uid)
     claiming = claiming.with_extended_claim(tuple(sorted(requests, key=lambda request: request.name)))
-    reason = (
-        f"{what}, and the binder makes no claim for it; a policy with delivery: Extender plans such pods and leaves "
-        "claim and allocation to kube-scheduler"
-    )
-    return msgspec.structs.replace(
-        pod,
-        pod_class=msgspec.structs.replace(pod.pod_class, devices=claiming),
-        unallocatable_reason=reason,
-    )
+    return msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, devices=claiming))

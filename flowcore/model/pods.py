@@ -15,7 +15,7 @@ from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import Delivery, DuringExecution
+from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ClaimingPod, ExtendedRequests
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
@@ -138,8 +138,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unsupported_reason: str = ""
-    #: Why only kube-scheduler can allocate its devices, wherever it is planned to go; "" when the binder can.
-    unallocatable_reason: str = ""
     #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
@@ -198,11 +196,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
-    def skip_reason(self, delivery: Delivery) -> str:
-        """Why a round must not place it under this delivery; "" when it may."""
-        return (
-            self.blocked_reason or self.unsupported_reason or (self.unallocatable_reason if delivery.allocates else "")
-        )
+    @property
+    def skip_reason(self) -> str:
+        """Why a round must not place it; "" when it may."""
+        return self.blocked_reason or self.unsupported_reason
 
     @property
     def claims_volumes(self) -> bool:

@@ -5,6 +5,8 @@ Source: resource/v1 ResourceClaim. Amounts are in billionths, exact, as quantiti
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from flowcore.model.resource_slices import DeviceAmounts, DeviceId
@@ -17,11 +19,33 @@ MAX_CONSUMERS = 256
 
 EXACT_COUNT, ALL = "ExactCount", "All"
 
-#: The claim that kube-scheduler makes for a pod's extended resources, before it has a name; no object has such a name.
+#: The claim for a pod's extended resources, before it is made; no object has such a name.
 EXTENDED_RESOURCES = "<extended-resources>"
+#: Most characters of a claim's name before its suffix: generated names have 63 at most (apiserver storage/names).
+_NAME_LENGTH = 53
 
-#: Extended resource -> what a claim would ask for in its place: names and numbers of its requests.
-ExtendedRequests = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+
+class ExtendedRequest(msgspec.Struct, frozen=True, gc=False):
+    """What a claim would ask for in place of an extended resource of a pod.
+
+    Attributes:
+        requests: names and numbers of its requests.
+        mappings: container -> a request that serves it, in kube-scheduler's order.
+    """
+
+    resource: str
+    requests: tuple[tuple[str, int], ...]
+    mappings: tuple[tuple[str, str], ...] = ()
+
+
+#: Of a pod, sorted by resource.
+ExtendedRequests = tuple[ExtendedRequest, ...]
+
+
+def extended_claim_name(pod: str, uid: str) -> str:
+    """The name of the claim that Thalweg makes for the extended resources of a pod: the same at each attempt."""
+    suffix = hashlib.sha256(uid.encode()).hexdigest()[:10]
+    return f"{pod}-extended-resources-"[:_NAME_LENGTH] + suffix
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, gc=False):
@@ -150,10 +174,11 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
         is_being_deleted: no new pod may use it.
         allocation: None while it has no devices.
         reserved_for: uids of its consumers.
-        is_ours: Thalweg wrote the allocation, by what the API server remembers of writers.
+        is_ours: Thalweg wrote the allocation, or made the claim for extended resources, by what the API server
+            remembers of writers.
         awaited: devices of the allocation, each with the conditions that its driver has not reported yet.
         failure: what a driver says of a device that will never be ready; "": nothing.
-        is_extended: kube-scheduler made it for the extended resources of its controller, a pod.
+        is_extended: it was made for the extended resources of its controller, a pod.
     """
 
     namespace: str
@@ -180,14 +205,16 @@ class PlannedClaim(msgspec.Struct, frozen=True, gc=False):
     """A claim of a planned pod, and what it has for the pod.
 
     Attributes:
-        uid: of the claim.
+        uid: of the claim; "": it is made for the pod's extended resources before the pod is bound.
         allocation: what it has already, or what it is to get.
+        requests: of a claim that is to be made; (): it is there.
     """
 
     namespace: str
     name: str
     uid: str
     allocation: ClaimAllocation
+    requests: tuple[ClaimRequest, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -215,8 +242,8 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         made: name in the pod -> the claim that was made from its template, "" if none is needed; from
             ``status.resourceClaimStatuses``.
-        extended: what the claim asks for that kube-scheduler makes for its extended resources, on a node that offers
-            none of them; the claim is the last of ``claims``. (): there is none, or the cluster has it.
+        extended: what the claim asks for that is made for its extended resources, on a node that offers none of them;
+            the claim is the last of ``claims``. (): there is none, or the cluster has it.
     """
 
     namespace: str

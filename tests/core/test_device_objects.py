@@ -187,6 +187,19 @@ def test_who_allocated(manager: str, subresource: str, fields: object, ours: boo
     assert (allocated.is_ours, free.is_ours) == (ours, False)
 
 
+@pytest.mark.parametrize(
+    ("manager", "subresource", "extended", "ours"),
+    [("thalweg", "", "true", True), ("kube-scheduler", "", "true", False), ("thalweg", "", "false", False),
+     ("thalweg", "status", "true", False)],
+)  # fmt: skip
+def test_who_made_a_claim_for_extended_resources(manager: str, subresource: str, extended: str, ours: bool) -> None:  # noqa: FBT001
+    """As the API server remembers it, with devices or without."""
+    writer = {"manager": manager, "subresource": subresource, "fieldsV1": {"f:spec": {"f:devices": {}}}}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": extended}
+    (made,) = read_claims([{"metadata": {"name": "c", "managedFields": [writer], "annotations": annotations}}])
+    assert (made.is_ours, made.is_extended) == (ours, extended == "true")
+
+
 def test_a_class_has_its_selectors() -> None:
     """In their order; one of a kind that is not known is not dropped."""
     manifest = {"metadata": {"name": "gpu"}, "spec": {"selectors": [*cel("true", "false"), {}]}}

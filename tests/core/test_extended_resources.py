@@ -27,9 +27,9 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN, Delivery, ReschedulingMode
+from flowcore.model.policies import BUILT_IN, ReschedulingMode
 from flowcore.model.queues import Queue, QueueState, QueueUsage
-from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker
+from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker, ExtendedRequest
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, wanted_pods
@@ -69,7 +69,7 @@ def manifest(name: str, *containers: Manifest, init: tuple[Manifest, ...] = (), 
 def asking(name: str, number: int = 1, resource: str = RESOURCE, cpu: int = 1000, **fields: Any) -> PendingPod:
     """A waiting pod as a round sees it; further words are fields of PodClass."""
     pod = Pod("default", name, name, PodClass((("cpu", cpu), (resource, number)), **fields))
-    pod = msgspec.structs.replace(pod, extended=((resource, (("container-0-request-1", number),)),))
+    pod = msgspec.structs.replace(pod, extended=(ExtendedRequest(resource, (("container-0-request-1", number),)),))
     pod = with_devices(pod, BACKING)
     return PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, 0.0, PodSignature("default"))
 
@@ -170,9 +170,50 @@ def test_a_claim_has_a_request_for_each_container(
 ) -> None:
     """Together they are what the pod requests: createRequestsAndMappings."""
     pod = read(manifest("p", *containers, init=tuple(init)))
-    assert {resource: dict(requests) for resource, requests in pod.extended} == expected
-    for resource, requests in pod.extended:
-        assert sum(number for _, number in requests) == dict(pod.pod_class.requests)[resource]
+    assert {extended.resource: dict(extended.requests) for extended in pod.extended} == expected
+    for extended in pod.extended:
+        assert sum(number for _, number in extended.requests) == dict(pod.pod_class.requests)[extended.resource]
+        assert {request for _, request in extended.mappings} == {request for request, _ in extended.requests}
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "expected"),
+    [
+        pytest.param(
+            [container("a", x_gpu=1), container("b", cpu=1), container("c", x_gpu=2)],
+            [],
+            [("a", "container-0-request-0"), ("c", "container-2-request-0")],
+            id="each has its own",
+        ),
+        pytest.param(
+            [container("a", x_gpu=2), container("b", x_gpu=1)],
+            [container("i", x_gpu=2), container("j", x_gpu=3)],
+            [("a", "container-2-request-0"), ("b", "container-3-request-0"), ("i", "container-2-request-0"),
+             ("j", "container-2-request-0"), ("j", "container-3-request-0")],
+            id="init has those of later ones, as many as it needs",
+        ),
+        pytest.param(
+            [container("a", x_gpu=1)],
+            [container("i", x_gpu=3), container("j", x_gpu=5)],
+            [("a", "container-2-request-0"), ("i", "container-2-request-0"), ("i", "container-1-request-0"),
+             ("j", "container-2-request-0"), ("j", "container-1-request-0")],
+            id="what init lacks is asked for once, by the largest",
+        ),
+        pytest.param(
+            [container("a", x_gpu=1)],
+            [container("s", x_gpu=2, sidecar=True), container("i", x_gpu=2), container("k", cpu=1)],
+            [("s", "container-0-request-0"), ("a", "container-3-request-0"), ("i", "container-3-request-0"),
+             ("i", "container-1-request-0")],
+            id="a sidecar that runs already keeps its own",
+        ),
+    ],
+)  # fmt: skip
+def test_which_request_serves_a_container(
+    containers: list[Manifest], init: list[Manifest], expected: list[tuple[str, str]]
+) -> None:
+    """As kube-scheduler writes it into the pod's status: createRequestsAndMappings."""
+    (extended,) = read(manifest("p", *containers, init=tuple(init))).extended
+    assert list(extended.mappings) == expected
 
 
 def test_which_class_backs_a_resource() -> None:
@@ -188,7 +229,7 @@ def test_which_class_backs_a_resource() -> None:
 
 
 def test_a_backed_resource_is_one_more_claim() -> None:
-    """It comes after the pod's own claims, has a request for each container and resource, and the binder makes none."""
+    """It comes after the pod's own claims, and has a request for each container and resource."""
     claims = [{"name": "nic", "resourceClaimTemplateName": "t"}]
     pod = read(manifest("p", container(x_gpu=1, y_fpga=1), container(x_gpu=2), resourceClaims=claims))
     seen = with_devices(pod, {"x/gpu": "gpu"})
@@ -202,10 +243,9 @@ def test_a_backed_resource_is_one_more_claim() -> None:
         "container-1-request-0": ("gpu", 2),
     }
     assert seen.pod_class.requests == pod.pod_class.requests
-    reason = "its extended resource x/gpu is backed by the DeviceClass gpu, and the binder makes no claim for it"
-    assert seen.skip_reason(Delivery.BINDER).startswith(reason)
-    assert not seen.skip_reason(Delivery.EXTENDER)
-    unread = with_devices(pod, {"x/gpu": "gpu"}, claims_known=False).skip_reason(Delivery.EXTENDER)
+    assert not seen.skip_reason
+    unread = with_devices(pod, {"x/gpu": "gpu"}, claims_known=False).skip_reason
+    assert unread.startswith("its extended resource x/gpu is backed by the DeviceClass gpu: ")
     assert unread.endswith("ResourceSlices and ResourceClaims cannot be read")
 
 
@@ -213,7 +253,7 @@ def test_other_pods_stay_as_they_are() -> None:
     """The same object, whether it asks for an extended resource or not."""
     for pod in (read(manifest("p", container(cpu=1))), read(manifest("p", container(y_fpga=1)))):
         assert with_devices(pod, BACKING) is pod
-        assert not pod.skip_reason(Delivery.BINDER)
+        assert not pod.skip_reason
 
 
 def test_waiting_pods_follow_classes_that_come_and_go() -> None:
@@ -550,7 +590,7 @@ def on_device(name: str, on: str, device: str) -> list[Manifest]:
 
 
 def test_headroom_counts_devices() -> None:
-    """Of pods like one that runs, and like one that waits. What we bind ourselves gets none."""
+    """Of pods like one that runs, and like one that waits, and of pods that we bind ourselves."""
     known = scenario({"a": 4, "b": 3, "c": 0}, *on_device("runs", "a", "gpu-0"), asking_manifest("waits", number=2))
     before = state_of(known)
     for query, fits in (
@@ -562,7 +602,7 @@ def test_headroom_counts_devices() -> None:
         assert "c" not in answer.nodes
         assert "cannot allocate all claims" in answer.reason
     ours = answer_headroom(known, HeadroomQuery(requests={RESOURCE: "1"}, scale_ups=0), CONTEXT)
-    assert (ours.fits, "the binder makes no claim" in ours.reason) == (0, True)
+    assert ours.fits == 4
     assert state_of(known) == before
 
 

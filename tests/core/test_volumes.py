@@ -13,7 +13,6 @@ from support.verdicts import read_pods, snapshot_of
 
 from flowcore.api import STORAGE_KINDS, to_storage_object
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.model.policies import Delivery
 from flowcore.model.quantities import nanos
 from flowcore.model.volumes import ZONE, Claim, PersistentVolume
 from flowcore.planning.round import run_round
@@ -71,7 +70,7 @@ def test_pods_with_the_same_claims_share_a_class_and_ephemeral_volumes_are_a_pod
 def test_a_pod_with_volumes_is_planned(volume: Manifest, *, claims: bool) -> None:
     """Rounds know what its volumes take from others, and the binder binds claims."""
     read = read_pods([pod("p", volume)])[0]
-    assert not read.skip_reason(Delivery.BINDER)
+    assert not read.skip_reason
     assert read.claims_volumes is claims
 
 

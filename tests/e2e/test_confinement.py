@@ -42,7 +42,8 @@ ANNOTATIONS = "Thalweg may change the annotations nominated, woken and leads-sin
 GATES = "Thalweg may remove its own scheduling gate only"
 SPEC = "Thalweg may not change a pod's spec"
 STATUS = (
-    "Thalweg may change the conditions PodScheduled and DisruptionTarget and the nominated node of a pod's status only"
+    "Thalweg may change the conditions PodScheduled and DisruptionTarget and the nominated node of a pod's status, and "
+    "the claim for its extended resources before it has a node"
 )
 NOTHING_ELSE = (
     "Thalweg may patch, bind and evict pods, patch volumes and their claims, and create Events; it may do nothing else "
@@ -60,7 +61,11 @@ UNINSTALL = (
     "Thalweg's uninstall account may open Thalweg's scheduling gate; it may do nothing else with pods and Events"
 )
 LEADS = "Thalweg may lead a Service to the pod of its own token only"
-NO_OTHER_CLAIMS = "Thalweg may patch ResourceClaims; it may do nothing else with them"
+MAKES = "Thalweg may make a ResourceClaim for the extended resources of a pod only"
+DELETES = (
+    "Thalweg may delete a ResourceClaim for the extended resources of a pod only, while it has no devices and nobody "
+    "reserves it"
+)
 CLAIM_METADATA = (
     "Thalweg may add the finalizer resource.kubernetes.io/delete-protection to a ResourceClaim; it may change nothing "
     "else of its metadata"
@@ -149,6 +154,38 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
 APPLY = {"fieldManager": "thief", "force": "true"}
 
+DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
+POD_USES = {"resource": "pods", "name": "p", "uid": "p"}
+OTHER_USES = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+OWNS = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
+
+
+def made_claim(requests: Any = None, config: Any = None, name: str = "made", **meta: Any) -> Write:
+    """A claim for the extended resources of a pod, but for what is said."""
+    fields = {"name": name, "annotations": {EXTENDED: "true"}, "ownerReferences": [OWNS]} | meta
+    devices = {"requests": requests or [REQUEST]} | ({"config": config} if config else {})
+    kept = {key: value for key, value in fields.items() if value is not None}
+    return Write("POST", DEVICE_CLAIMS, {**CLAIM, **metadata(**kept), **spec(devices=devices)})
+
+
+def names_claim(pod: str, name: str | None) -> Write:
+    """A pod's status names the claim for its extended resources; None: it names none."""
+    mapping = {"containerName": "main", "resourceName": "cpu", "requestName": "r"}
+    said = None if name is None else {"resourceClaimName": name, "requestMappings": [mapping]}
+    return Write("PATCH", f"{PODS}/{pod}/status", status(extendedResourceClaimStatus=said), MERGE_PATCH)
+
+
+def of_claim(name: str, body: Any, under: str = "", content_type: str = MERGE_PATCH) -> Write:
+    return Write("PATCH", f"{DEVICE_CLAIMS}/{name}{under}", body, content_type)
+
+
 #: Changes of pods and what belongs to them. Rights alone would let the account send the first half of these.
 CONFINED: dict[str, tuple[Write, str]] = {
     "a label": (patch(metadata(labels={"app": "stolen"})), METADATA),
@@ -181,6 +218,7 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "a message": (patch(status(message="stolen"), "status"), STATUS),
     "a condition": (patch(status(conditions=[{"type": "Ready", "status": "True"}]), "status"), STATUS),
     "an address": (patch(status(podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}]), "status"), STATUS),
+    "the claim of a pod that runs": (names_claim("runs", "made"), STATUS),
     "a binding with a label": (Write("POST", f"{PODS}/free/binding", binding(labels={"app": "stolen"})), BINDING),
     "a binding with an annotation": (Write("POST", f"{PODS}/free/binding", binding(annotations={"a": "b"})), BINDING),
     "an eviction without grace": (eviction("runs", gracePeriodSeconds=0), GRACE),
@@ -198,19 +236,6 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "the node of a claim that has one": (claim(metadata(annotations={SELECTED_NODE: "n"}), "chosen"), SELECTS),
 }  # fmt: skip
 
-DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
-GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
-POD_USES = {"resource": "pods", "name": "p", "uid": "p"}
-OTHER_USES = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
-FINALIZER = "resource.kubernetes.io/delete-protection"
-
-
-def of_claim(name: str, body: Any, under: str = "", content_type: str = MERGE_PATCH) -> Write:
-    return Write("PATCH", f"{DEVICE_CLAIMS}/{name}{under}", body, content_type)
-
-
 #: Changes of claims. Rights alone would let the account send these.
 CONFINED_CLAIMS: dict[str, tuple[Write, str]] = {
     "a label": (of_claim("held", metadata(labels={"a": "b"})), CLAIM_METADATA),
@@ -222,14 +247,28 @@ CONFINED_CLAIMS: dict[str, tuple[Write, str]] = {
         CLAIM_STATUS,
     ),
     "a reservation for others": (of_claim("shared", status(reservedFor=[OTHER_USES]), "/status"), CLAIM_STATUS),
-}
-#: What the account has no right to.
-OTHER_CLAIMS: dict[str, Write] = {
-    "a device claim": Write(
-        "POST", DEVICE_CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}
+    "a claim of nobody": (made_claim(ownerReferences=None), MAKES),
+    "a claim of another kind of owner": (made_claim(ownerReferences=[{**OWNS, "kind": "Node"}]), MAKES),
+    "a claim that its owner does not control": (made_claim(ownerReferences=[{**OWNS, "controller": False}]), MAKES),
+    "a claim of two owners": (made_claim(ownerReferences=[OWNS, {**OWNS, "uid": "q", "controller": False}]), MAKES),
+    "a claim for no extended resource": (made_claim(annotations=None), MAKES),
+    "a claim that says no": (made_claim(annotations={EXTENDED: "false"}), MAKES),
+    "a claim with another annotation": (made_claim(annotations={EXTENDED: "true", "a": "b"}), MAKES),
+    "a claim with a label": (made_claim(labels={"a": "b"}), MAKES),
+    "a claim with a finalizer": (made_claim(finalizers=["example.com/f"]), MAKES),
+    "a claim with config": (
+        made_claim(config=[{"opaque": {"driver": "gpu.example.com", "parameters": {"a": "b"}}}]), MAKES),
+    "a claim for all devices": (
+        made_claim([{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]), MAKES),
+    "a claim with a selector": (
+        made_claim([{**REQUEST, "exactly": {**REQUEST["exactly"], "selectors": [{"cel": {"expression": "true"}}]}}]),
+        MAKES,
     ),
-    "a device claim deleted": Write("DELETE", f"{DEVICE_CLAIMS}/held"),
-}
+    "a claim with alternatives": (
+        made_claim([{"name": "r", "firstAvailable": [{**REQUEST["exactly"], "name": "a"}]}]), MAKES),
+    "a claim of users deleted": (Write("DELETE", f"{DEVICE_CLAIMS}/free"), DELETES),
+    "a claim deleted under a pod": (Write("DELETE", f"{DEVICE_CLAIMS}/made-held"), DELETES),
+}  # fmt: skip
 #: All that the operator does with claims, in this order.
 ALLOWED_CLAIMS: dict[str, Write] = {
     "the finalizer": of_claim("free", metadata(finalizers=[FINALIZER]), content_type=STRATEGIC_PATCH),
@@ -241,6 +280,10 @@ ALLOWED_CLAIMS: dict[str, Write] = {
     "the last pod": of_claim(
         "free", status(reservedFor=[{"$patch": "delete", "uid": "p"}]), "/status", STRATEGIC_PATCH),
     "freed": of_claim("free", status(allocation=None), "/status"),
+    "a claim for extended resources": made_claim(),
+    "a pod that names it": names_claim("p", "made"),
+    "a pod that names none": names_claim("p", None),
+    "that claim deleted": Write("DELETE", f"{DEVICE_CLAIMS}/made"),
 }  # fmt: skip
 
 #: What the account has no right to. Where it is given every right on pods, the policy refuses it all the same.
@@ -353,10 +396,15 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
         ("dns", "kube-system"),
         ("ours", "thalweg-system"),
     ):
-        await api.create(pod(name, namespace=namespace, scheduler="nobody"))
+        await api.create(pod(name, "100m", namespace=namespace, scheduler="nobody"))
     await Write("POST", f"{PODS}/runs/binding", binding("runs")).send(api)
-    for name, consumers in (("free", []), ("held", [POD_USES, OTHER_USES]), ("shared", [POD_USES])):
-        await api.create({**CLAIM, **metadata(name=name, namespace="default"), **spec(devices={"requests": [REQUEST]})})
+    await made_claim(name="made-held").send(api)
+    for name, consumers in (
+        ("free", []), ("held", [POD_USES, OTHER_USES]), ("shared", [POD_USES]), ("made-held", [POD_USES])
+    ):  # fmt: skip
+        if name != "made-held":
+            meta = metadata(name=name, namespace="default")
+            await api.create({**CLAIM, **meta, **spec(devices={"requests": [REQUEST]})})
         if consumers:
             await of_claim(name, metadata(finalizers=[FINALIZER])).send(api)
             taken = status(allocation={"devices": {"results": [{**GPU, "device": name}]}}, reservedFor=consumers)
@@ -390,7 +438,7 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
 
 async def test_roles_refuse_what_is_not_about_the_fields_of_a_pod(thief: Api) -> None:
     """Secrets, nodes, policies of admission, roles, other leases, commands in containers."""
-    for name, write in (WITHOUT_RIGHT | ELSEWHERE | OTHER_CLAIMS).items():
+    for name, write in (WITHOUT_RIGHT | ELSEWHERE).items():
         assert NO_RIGHT in await refusal(write, thief), name
 
 
@@ -435,8 +483,6 @@ async def test_the_policy_holds_whatever_else_is_granted(
             assert NOTHING_ELSE in await refusal(write, thief), name
         for name, (write, words) in CONFINED.items():
             assert words in await refusal(write, thief), name
-        for name, write in OTHER_CLAIMS.items():
-            assert NO_OTHER_CLAIMS in await refusal(write, thief), name
         for name, (write, words) in CONFINED_CLAIMS.items():
             assert words in await refusal(write, thief), name
         whole = {**before, **metadata(**{**before["metadata"], "labels": {"app": "stolen"}})}
@@ -462,8 +508,8 @@ async def test_the_policy_holds_whatever_else_is_granted(
             for name, (write, words) in CONFINED.items():
                 said = await refusal(write, uninstaller)
                 assert UNINSTALL in said or words in said, name
-            first = {name: ALLOWED_CLAIMS[name] for name in ("the finalizer", "devices")}
-            for name, write in (OTHER_CLAIMS | first).items():
+            first = ("the finalizer", "devices", "a claim for extended resources", "a pod that names it")
+            for name, write in {name: ALLOWED_CLAIMS[name] for name in first}.items():
                 assert UNINSTALL in await refusal(write, uninstaller), name
             for name in ("a nomination", "a reason", "a wake", "a binding", "an eviction", "an Event"):
                 assert UNINSTALL in await refusal(ALLOWED[name], uninstaller), name

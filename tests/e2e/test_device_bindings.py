@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from support.cluster_scenario import ClusterScenario
+from support.device_driver import API, DRIVER, allocated, allocated_are, claims, publish, report
 from support.gang_scenarios import members
 from support.operator import Operator, running_operator, until
 from support.proxy import Forward, proxied
@@ -22,7 +23,6 @@ from thalweg_controlplane.client.objects import object_path
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"controller_manager": True, "kwok": True}
-API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 #: Seconds that a driver has, and what is left over stays.
 TIMEOUT, LEFT = 6, 10
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -62,15 +62,6 @@ def claim_spec(count: int = 1) -> dict[str, Any]:
     return {"devices": {"requests": [request]}}
 
 
-async def publish(scene: ClusterScenario, node: str, number: int, **device: Any) -> None:
-    """A driver publishes devices of a node, or other ones than before."""
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    gpus = [{"name": f"gpu-{place}", **device} for place in range(number)]
-    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": gpus}
-    metadata = {"name": f"gpus-of-{node}"}
-    await scene.api.apply({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": spec})
-
-
 async def create_claims(scene: ClusterScenario, *names: str) -> None:
     """Claims that pods name themselves."""
     for name in names:
@@ -80,42 +71,6 @@ async def create_claims(scene: ClusterScenario, *names: str) -> None:
 
 def naming(claim: str) -> list[dict[str, str]]:
     return [{"name": "gpu", "resourceClaimName": claim}]
-
-
-async def claims(scene: ClusterScenario) -> list[dict[str, Any]]:
-    return await scene.api.list(f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims")
-
-
-async def allocated(scene: ClusterScenario) -> list[tuple[str, str]]:
-    """Pool and name of each device that a claim has."""
-    allocations = [claim.get("status", {}).get("allocation", {}) for claim in await claims(scene)]
-    results = [result for each in allocations for result in each.get("devices", {}).get("results", [])]
-    return sorted((result["pool"], result["device"]) for result in results)
-
-
-async def allocated_are(scene: ClusterScenario, *devices: tuple[str, str], within: float = 60) -> None:
-    """Waits until claims have these devices and no others."""
-    last: list[tuple[str, str]] = []
-
-    async def are() -> bool:
-        last[:] = await allocated(scene)
-        return last == sorted(devices)
-
-    await until(are, within, lambda: f"{devices} to be allocated, not {last}")
-
-
-async def report(scene: ClusterScenario, condition: str) -> None:
-    """The driver says so of all allocated devices."""
-    for claim in await claims(scene):
-        results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-        said = {"type": condition, "status": "True", "reason": "Driver", "message": "says so",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-        devices = [
-            {key: each[key] for key in ("driver", "pool", "device")} | {"conditions": [said]} for each in results
-        ]
-        if devices:
-            path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim['metadata']['name']}/status"
-            await scene.api.patch(path, {"status": {"devices": devices}})
 
 
 async def test_pods_get_devices_and_give_them_back(scene: ClusterScenario) -> None:

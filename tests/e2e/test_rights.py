@@ -13,6 +13,7 @@ import pytest_asyncio
 import yaml
 from support.audit import AuditedRequest, audited, refused
 from support.cluster_scenario import POLICIES, ClusterScenario
+from support.device_driver import report
 from support.operator import Operator, free_address, running_operator, until
 from support.proxy import ApiProxy, proxied
 from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
@@ -183,7 +184,9 @@ async def test_the_rights_are_enough_and_each_is_used(
     await scene.reason_of("large", "Insufficient cpu")
     device_class = {"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
     pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
-    slice_spec = {"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    later = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1", **later}]
+    slice_spec = {"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": devices}
     resource_slice = {"apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "a"}, "spec": slice_spec}
     request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
     claim = {"apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"name": "gpu", "namespace": scene.namespace},
@@ -192,6 +195,11 @@ async def test_the_rights_are_enough_and_each_is_used(
     named = [{"name": "gpu", "resourceClaimName": "gpu"}]
     await scene.create("claims", scheduler=SCHEDULER_NAME, resourceClaims=named)
     assert await scene.node_of("claims") == "a"
+    await scene.create("asks", scheduler=SCHEDULER_NAME, extended={"deviceclass.resource.kubernetes.io/gpu": "1"})
+    await scene.reason_of("asks", "its devices on a are not ready: gpu.example.com/a/gpu-1 (ready)")
+    await report(scene, "broken")
+    await scene.reason_of("asks", "a device will not get ready")
+    await scene.delete("asks")
     await give_volumes(scene)
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""

@@ -16,7 +16,7 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy, ReschedulingMode, ReschedulingPolicy
-from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ExtendedRequest, PodClaim
 from flowcore.rules.devices import search_effort
 
 GPU = "nvidia.com/gpu"
@@ -83,7 +83,7 @@ def test_pods_that_have_an_extended_resource_by_devices() -> None:
 
 @pytest.mark.parametrize("delivery", [Delivery.BINDER, Delivery.EXTENDER])
 def test_a_running_pod_moves_only_if_another_one_would_be_planned(delivery: Delivery) -> None:
-    """Nobody of delivery Binder leaves for a place that no replacement of it gets."""
+    """Nobody leaves for a place that no replacement of it gets, since claims cannot be read."""
     cluster = Cluster()
     cluster.put_node(node("offers", gpu=1))
     running = msgspec.structs.replace(_asking("p"), node_name="offers", started=1.0)
@@ -91,9 +91,9 @@ def test_a_running_pod_moves_only_if_another_one_would_be_planned(delivery: Deli
     policy = Policy("x", delivery=delivery, rescheduling=ReschedulingPolicy(mode=ReschedulingMode.ACT))
     assert to_running_pod(cluster, running, policy, 10_000.0).immovable_reason == ""
     cluster.set_device_class("gpu", DeviceClass("gpu", GPU))
-    reason = to_running_pod(cluster, running, policy, 10_000.0).immovable_reason
-    assert ("the binder makes no claim" in reason) == (delivery is Delivery.BINDER)
-    assert bool(reason) == (delivery is Delivery.BINDER)
+    assert to_running_pod(cluster, running, policy, 10_000.0).immovable_reason == ""
+    cluster.set_claims_known(known=False)
+    assert "cannot be read" in to_running_pod(cluster, running, policy, 10_000.0).immovable_reason
 
 
 def test_a_search_that_a_round_left_unfinished_goes_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,4 +130,4 @@ def test_a_search_that_a_round_left_unfinished_goes_on_soon(monkeypatch: pytest.
 
 def _asking(name: str, resource: str = GPU) -> Pod:
     pod = Pod("default", name, name, PodClass(((resource, 1),)), usage=((resource, 1),))
-    return msgspec.structs.replace(pod, extended=((resource, (("container-0-request-0", 1),)),))
+    return msgspec.structs.replace(pod, extended=(ExtendedRequest(resource, (("container-0-request-0", 1),)),))

@@ -366,13 +366,18 @@ class ClaimMachine(Claims, Disturbances):
     @initialize(
         devices=st.lists(st.integers(0, 3), min_size=1, max_size=3),
         later=st.lists(st.booleans(), min_size=3, max_size=3),
+        offered=st.lists(st.sampled_from((0, 0, 1, 2)), min_size=3, max_size=3),
+        asks=st.integers(0, 2),
     )
-    def begin(self, devices: list[int], later: list[bool]) -> None:
-        self.set_up([room(f"n{at}", 500) for at in range(len(devices))], [Policy("bound")])
+    def begin(self, devices: list[int], later: list[bool], offered: list[int], asks: int) -> None:
+        self.set_up([room(f"n{at}", 500, offered[at]) for at in range(len(devices))], [Policy("bound")])
         for at, count in enumerate(devices):
             self.world.devices.publish_devices(f"n{at}", count, later=later[at])
         self.world.start()
-        self.pods_with_claims_come(2, 1, plain=False)
+        if asks:
+            self.pods_with_an_extended_resource_come(2, asks, 0)
+        else:
+            self.pods_with_claims_come(2, 1, plain=False)
         self.world.show()
 
 

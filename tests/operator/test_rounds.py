@@ -774,7 +774,7 @@ async def test_long_rounds_for_pods_that_wait_for_cheaper_nodes_leave_nine_tenth
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")
-    case.pod("claiming", unallocatable_reason="its extended resource x is backed by the DeviceClass y")
+    case.pod("claiming", unsupported_reason="its extended resource x is backed by the DeviceClass y: ...")
     case.pod("gated", blocked_reason="its scheduling gates are closed: x")
     case.pod("leaving", blocked_reason="it is being deleted", deleting=True)
     case.pod("plain")

@@ -26,6 +26,7 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import Delivery
+from flowcore.model.resource_claims import ExtendedRequest
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import (
     Capacity,
@@ -434,18 +435,18 @@ def test_pods_follow_the_device_classes() -> None:
     state, changes = DrivenLedger(), []
     state.upsert_node(Node("n0", allocatable=(("example.com/gpu", 1), ("pods", 9))))
     pod = Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),)))
-    pod = msgspec.structs.replace(pod, extended=(("example.com/gpu", (("container-0-request-0", 1),)),))
+    pod = msgspec.structs.replace(pod, extended=(ExtendedRequest("example.com/gpu", (("container-0-request-0", 1),)),))
     state.upsert_pod(pod)
     state.request_round = lambda _: changes.append(1)
     state.set_device_class("other", DeviceClass("other"))
     assert not changes
     state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unallocatable_reason
+    assert state.waiting[pod.key].pod_class.devices is not None
     assert changes
     state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="why"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unallocatable_reason
+    assert state.waiting[pod.key].pod_class.devices is not None
     state.set_device_class("gpu", None)
-    assert state.waiting[pod.key].unallocatable_reason == ""
+    assert state.waiting[pod.key].pod_class.devices is None
     assert state.reserve(pod, "n0")
 
 

@@ -20,7 +20,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
@@ -58,7 +58,7 @@ def budgets_of(case: Case) -> list[DisruptionBudget]:
 
 def plannable(case: Case) -> list[Pod]:
     """The pending pods that rounds plan."""
-    return [pod for pod in read_pods(case.pending) if not pod.skip_reason(Delivery.BINDER)]
+    return [pod for pod in read_pods(case.pending) if not pod.skip_reason]
 
 
 def evicting_snapshot(case: Case, pods: Sequence[Pod], now: float = 0.0) -> Snapshot:

@@ -25,7 +25,7 @@ from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageObject
 from flowcore.rules.filters import (
@@ -90,7 +90,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
             signature=pod.signature,
         )
         for pod in read_pods(case.pending)
-        if place_blocked or not pod.skip_reason(Delivery.BINDER)
+        if place_blocked or not pod.skip_reason
     )
     return build_snapshot(
         generation=1,

@@ -11,14 +11,12 @@ from thalweg_operator.reservations.waiting_codes import (
     GATE_OPENING,
     GATED,
     INVALID,
-    NEEDS_KUBE_SCHEDULER,
     TERMINATING,
     UNSUPPORTED,
     blocked_code,
 )
 
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN
 from flowcore.rules.filters.registry import IN_ORDER
 
 
@@ -71,13 +69,12 @@ def test_how_many_and_how_long() -> None:
         ({"blocked_reason": "its scheduling gates are closed: example.com/gate"}, GATED),
         ({"blocked_reason": "it cannot be read: ..."}, INVALID),
         ({"unsupported_reason": "its volumes: ..."}, UNSUPPORTED),
-        ({"unallocatable_reason": "its extended resource ..."}, NEEDS_KUBE_SCHEDULER),
         ({"gated": True}, GATE_OPENING),
     ],
 )
 def test_codes_of_pods_that_no_round_may_plan(changes: dict[str, object], code: str) -> None:
     """Each reason why a round must not plan a pod has a code."""
-    assert blocked_code(pod("p", **changes), BUILT_IN) == code
+    assert blocked_code(pod("p", **changes)) == code
 
 
 def test_codes_are_documented() -> None:

@@ -26,7 +26,7 @@ class DeviceObjects:
     Attributes:
         slices, classes: by name.
         claims: by namespace and name.
-        extended: uid of a pod -> the claim that kube-scheduler made for its extended resources.
+        extended: uid of a pod -> the claim that was made for its extended resources.
         takers: pods that are to take devices and whose claims may not say so yet, in their order.
         version: another number after each change.
         published: another number after each change of a slice or of a class.

@@ -23,7 +23,7 @@ def why_skipped(
     reason: str, pod: Pod, scenario: Scenario, governed: GovernedScenario, context: AnswerContext
 ) -> Finding:
     """The finding for a pod that a plan leaves out, from the reason that the plan gives."""
-    if not governed.governs(pod) and not pod.skip_reason(governed.delivery_of(pod)):
+    if not governed.governs(pod) and not pod.skip_reason:
         return Finding(
             WhyKind.HANDED_OVER,
             f"It is left to the scheduler {pod.scheduler_name}: {reason}.",
@@ -47,8 +47,6 @@ def _next(reason: str, pod: Pod, *, governed: bool) -> str:
         return "Give the pod the schedulerName of that scheduler, and let no policy select it."
     if not governed and reason == pod.unsupported_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
-    if reason == pod.unallocatable_reason:
-        return "Select the pod with a FlowSchedulingPolicy that has delivery: Extender, or leave it to kube-scheduler."
     return "Mend what the reason names. Room does not matter before that."
 
 

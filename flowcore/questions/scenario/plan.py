@@ -74,7 +74,7 @@ def plan_scenario(
     governed = GovernedScenario(scenario, reschedule=reschedule)
     waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
-    skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(governed.delivery_of(pod)))}
+    skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason)}
     if scenario.complete:
         skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
     planned = [pod for pod in waiting if pod.key not in skipped]

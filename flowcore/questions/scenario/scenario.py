@@ -183,12 +183,7 @@ class GovernedScenario:
             foreseen: what a pod is expected to use.
             unplanned: keys of pods that count for their gangs, but are not planned.
         """
-        deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
-        asked = [
-            GovernedPod(pod, self.policy_of(pod), delivery)
-            for pod, delivery in deliveries
-            if not pod.skip_reason(delivery)
-        ]
+        asked = [GovernedPod(pod, self.policy_of(pod), self.delivery_of(pod)) for pod in waiting if not pod.skip_reason]
         facts = _ScenarioFacts(self, foreseen)
         return RoundInput(self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned).complete()
 

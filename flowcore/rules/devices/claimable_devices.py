@@ -18,6 +18,7 @@ from flowcore.model.resource_claims import (
     DeviceTaker,
     PlannedClaim,
     ResourceClaim,
+    extended_claim_name,
 )
 from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
@@ -197,15 +198,22 @@ class ClaimableDevices:
         return found
 
     def planned_claims(self, pod: ClaimingPod) -> tuple[PlannedClaim, ...] | None:
-        """What each claim of a planned pod has or gets; None: one of them gets nothing."""
+        """What each claim of a planned pod has or gets; None: one of them gets nothing.
+
+        Where the node offers all extended resources of the pod, no claim is made for them.
+        """
         claims = self.claims_of(pod)
         if isinstance(claims, ClaimRejection) or pod not in self._claims_of_pod:
             return None
-        return tuple(
-            PlannedClaim(claim.namespace, claim.name, claim.uid, claim.allocation)
-            for claim in claims
-            if claim.allocation is not None
-        )
+        planned = list[PlannedClaim]()
+        for claim in claims:
+            if claim.allocation is None:
+                continue
+            if claim.name != EXTENDED_RESOURCES:
+                planned.append(PlannedClaim(claim.namespace, claim.name, claim.uid, claim.allocation))
+            elif claim.allocation.devices:
+                planned.append(_to_make(pod, claim, claim.allocation))
+        return tuple(planned)
 
     def has_planned_claim(self, pod: ClaimingPod) -> bool:
         """Whether a planned pod uses a claim of this pod too."""
@@ -258,10 +266,10 @@ class ClaimableDevices:
             return
         keys = list[ClaimKey]()
         for planned in taker.claims:
-            is_made = planned.name != EXTENDED_RESOURCES
-            key = planned.key if is_made else _key_of_extended(planned.namespace, taker.pod.uid)
-            claim = self._claims.get(key)
-            if is_made and claim is None:
+            key, claim = planned.key, self._claims.get(planned.key)
+            if planned.requests:
+                key = _key_of_extended(planned.namespace, taker.pod.uid)
+            elif claim is None:
                 continue
             if (claim is None or claim.allocation is None) and key not in self.allocations:
                 self._allocate(key, planned.allocation)
@@ -302,6 +310,13 @@ def has_allocation(claims: Iterable[ResourceClaim]) -> bool:
     return any(claim.allocation is not None for claim in claims)
 
 
+def _to_make(pod: ClaimingPod, claim: ResourceClaim, allocation: ClaimAllocation) -> PlannedClaim:
+    """The claim for a pod's extended resources: it asks for those that the node does not offer."""
+    served = {device.request for device in allocation.devices}
+    requests = tuple(request for request in claim.requests if request.name in served)
+    return PlannedClaim(claim.namespace, extended_claim_name(pod.name, pod.uid), "", allocation, requests)
+
+
 def _key(claim: ResourceClaim) -> ClaimKey:
     if claim.name == EXTENDED_RESOURCES:
         return _key_of_extended(claim.namespace, claim.controller)
@@ -309,5 +324,5 @@ def _key(claim: ResourceClaim) -> ClaimKey:
 
 
 def _key_of_extended(namespace: str, pod: str) -> ClaimKey:
-    """Of a claim that is not made yet; ``pod``: its uid."""
+    """Of a claim that a plan makes; ``pod``: its uid."""
     return namespace, f"{EXTENDED_RESOURCES}/{pod}"

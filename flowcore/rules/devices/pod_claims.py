@@ -5,8 +5,8 @@ dynamic-resource-allocation resourceclaim. A claim without room for one more con
 hears that from the API server when it binds, here the pod waits with the words that kube-scheduler has for a claim in
 use.
 
-A pod whose extended resources are devices has one more claim, which kube-scheduler makes when it binds the pod. One
-that has devices before was left by an attempt that failed: kube-scheduler deletes it first.
+A pod whose extended resources are devices has one more claim, which is made when the pod is bound, by kube-scheduler or
+by the binder. One that has devices before was left by an attempt that failed: who made it deletes it first.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def claims_of(
     if not pod.extended:
         return tuple(pod_claims)
     made = claims.get(extended.get(pod.uid, ("", "")))
-    if made is not None and made.allocation is not None:
+    if made is not None and (made.allocation is not None or made.is_being_deleted):
         return ClaimRejection(REASON_LEFT_OVER)
     return (*pod_claims, ResourceClaim(pod.namespace, EXTENDED_RESOURCES, controller=pod.uid, requests=pod.extended))
 

@@ -56,5 +56,5 @@ class PendingRound:
             yield from ((self.pods[index], reply.codes[reason]) for index, reason in reply.unplaced)
         yield from ((unplaced.pod, QUARANTINED) for unplaced in self.backing_off)
         yield from ((pod, AWAITING_TURN) for pod, _ in self.deferred)
-        yield from ((pod, blocked_code(pod, policy)) for pod, policy in self.blocked)
+        yield from ((pod, blocked_code(pod)) for pod, _ in self.blocked)
         yield from ((pod, BACKING_OFF) for pod in self.paused)

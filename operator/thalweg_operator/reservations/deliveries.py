@@ -41,7 +41,7 @@ class ObserveDelivery:
 
     def blocked(self, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
-        return bool(pod.skip_reason(DeliveryName.OBSERVE))
+        return bool(pod.skip_reason)
 
     def is_told(self, _pod: Pod, /) -> bool:
         """Whether we tell a pod why no round may plan it."""
@@ -59,7 +59,7 @@ class BinderDelivery:
 
     def blocked(self, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
-        return pod.gated or bool(pod.skip_reason(DeliveryName.BINDER))
+        return pod.gated or bool(pod.skip_reason)
 
     def is_told(self, pod: Pod, /) -> bool:
         """Whether we tell a pod why no round may plan it."""
@@ -77,7 +77,7 @@ class ExtenderDelivery:
 
     def blocked(self, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
-        return bool(pod.skip_reason(DeliveryName.EXTENDER))
+        return bool(pod.skip_reason)
 
     def is_told(self, pod: Pod, /) -> bool:
         """Whether we tell a pod why no round may plan it: kube-scheduler judges other pods itself."""

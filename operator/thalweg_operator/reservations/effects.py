@@ -48,11 +48,17 @@ class Allocate(_Effect, frozen=True, gc=False):
 
 
 class ReleasedClaim(_Effect, frozen=True, gc=False):
-    """A device claim. Another one of its name has another uid."""
+    """A device claim. Another one of its name has another uid.
+
+    Attributes:
+        uid: "": it may have been made for the extended resources of its pod, or not.
+        is_extended: it was made for extended resources of a pod: of no use to anybody else, it is deleted.
+    """
 
     namespace: str
     name: str
     uid: str
+    is_extended: bool = False
 
 
 class ReleaseClaims(_Effect, frozen=True, gc=False):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
 from flowcore.rules.reasons.codes import CODES
 
 #: The pod is being deleted.
@@ -16,8 +15,6 @@ GATED: Final = "Gated"
 INVALID: Final = "Invalid"
 #: This engine does not plan such pods.
 UNSUPPORTED: Final = "Unsupported"
-#: Only kube-scheduler can allocate the pod's devices, and its policy has delivery Binder.
-NEEDS_KUBE_SCHEDULER: Final = "NeedsKubeScheduler"
 #: The binder may not bind a pod behind our gate: the gate is being opened.
 GATE_OPENING: Final = "GateOpening"
 #: A write for the pod was refused, or kube-scheduler is at its node: it pauses.
@@ -32,7 +29,7 @@ QUARANTINED: Final = "Quarantined"
 AWAITING_TURN: Final = "AwaitingTurn"
 
 ALL_CODES: Final = CODES | {
-    TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF,
+    TERMINATING, GATED, INVALID, UNSUPPORTED, GATE_OPENING, BACKING_OFF,
     WAITING_FOR_VICTIMS, WAITING_FOR_DEVICES, QUARANTINED, AWAITING_TURN,
 }  # fmt: skip
 """All values of the label ``reason`` of the metrics."""
@@ -41,7 +38,7 @@ ALL_CODES: Final = CODES | {
 UNSCHEDULABLE: Final = "Unschedulable"
 
 
-def blocked_code(pod: Pod, policy: Policy) -> str:
+def blocked_code(pod: Pod) -> str:
     """The code of a pod that no round may plan."""
     if pod.deleting:
         return TERMINATING
@@ -49,7 +46,7 @@ def blocked_code(pod: Pod, policy: Policy) -> str:
         return GATED if "scheduling gates" in pod.blocked_reason else INVALID
     if pod.unsupported_reason:
         return UNSUPPORTED
-    return NEEDS_KUBE_SCHEDULER if pod.skip_reason(policy.delivery) else GATE_OPENING
+    return GATE_OPENING
 
 
 def condition_reason(code: str, *, more_nodes_help: bool) -> str:

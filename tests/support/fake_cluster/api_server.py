@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 from support.fake_cluster.checks import CheckedShell
-from support.fake_cluster.claims import ApiClaims, ClaimNotToBeHad
+from support.fake_cluster.claims import ApiClaims, ClaimNotToBeHad, parts_of
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.fake_cluster.volumes import ApiVolumes
 from thalweg_operator.delivery.extender_view import ExtenderView
@@ -262,7 +262,8 @@ class ApiServer:
         else:
             try:
                 if isinstance(write, Allocate):
-                    self.devices.allocate(write, len(write.claims) if is_done else len(write.claims) // 2)
+                    parts = len(parts_of(write))
+                    self.devices.allocate(write, parts if is_done else parts // 2)
                 elif is_done:
                     self.volumes.bind(write)
             except ClaimNotToBeHad as problem:
@@ -290,7 +291,13 @@ class ApiServer:
         """A pod that is bound by us has all of its claims, and nobody else has anything of their devices."""
         held = self.devices.held()
         reservation = self.ledger.reservations.get(write.pod.key)
-        for planned in () if reservation is None else reservation.device_claims:
+        claims = () if reservation is None else reservation.device_claims
+        told = next((planned.name for planned in claims if planned.requests), None)
+        assert self.devices.told.get(write.pod.uid) == told, f"{write.pod.key} is bound, and names another claim"
+        if told is None:
+            offered = dict(self.nodes[write.node].allocatable)
+            assert all(offered.get(extended.resource) for extended in write.pod.extended), "bound without devices"
+        for planned in claims:
             known = self.devices.claims[planned.key]
             assert write.pod.uid in known.reserved_for, f"{write.pod.key} is bound without {planned.name}"
             assert known.allocation is not None

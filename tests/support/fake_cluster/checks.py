@@ -271,7 +271,9 @@ class LedgerChecks:
             victim = self._cluster.pods[key]
             if victim.node_name == node:
                 taken.change(victim.usage, victim.pod_class, -1)
-        for name, _ in reservation.pod.pod_class.requests:
+        devices = reservation.pod.pod_class.devices
+        by_devices = set() if devices is None else {name for name in devices.extended_resources if not free.get(name)}
+        for name in dict(reservation.pod.pod_class.requests).keys() - by_devices:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +14,14 @@ from thalweg_operator.reservations.events import Event, ObjectSet
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from flowcore.model.resource_claims import AllocatedDevice, ClaimAllocation, ClaimingPod, PodClaim, ResourceClaim
+from flowcore.model.resource_claims import (
+    AllocatedDevice,
+    ClaimAllocation,
+    ClaimingPod,
+    PlannedClaim,
+    PodClaim,
+    ResourceClaim,
+)
 from flowcore.model.resource_slices import DeviceId, ResourceSlice
 
 if TYPE_CHECKING:
@@ -22,6 +30,20 @@ if TYPE_CHECKING:
 DRIVER = "gpu.example.com"
 #: What a driver says of devices that it makes ready once they are allocated.
 LATER = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+
+
+class Part(Enum):
+    """What is written for a claim: one for extended resources is made before, and told to its pod after."""
+
+    MADE = "made"
+    ALLOCATED = "allocated"
+    TOLD = "told"
+
+
+def parts_of(write: Allocate) -> list[tuple[PlannedClaim, Part]]:
+    """What is written one after the other."""
+    parts = (tuple(Part) if planned.requests else (Part.ALLOCATED,) for planned in write.claims)
+    return [(planned, part) for planned, of_claim in zip(write.claims, parts, strict=True) for part in of_claim]
 
 
 class ClaimNotToBeHad(Exception):
@@ -38,6 +60,7 @@ class ApiClaims:
         claims: by key.
         slices: by name.
         later: names of the nodes whose devices get ready only after they were allocated.
+        told: what the status of a pod says of the claim for its extended resources, by the pod's uid.
     """
 
     def __init__(self, publish: Callable[[Event], None]) -> None:
@@ -45,6 +68,8 @@ class ApiClaims:
         self.claims: dict[ClaimKey, ResourceClaim] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.later: set[str] = set()
+        self.told: dict[str, str] = {}
+        self._made = 0
 
     def events(self) -> Iterator[Event]:
         """What a new watch shows."""
@@ -88,35 +113,61 @@ class ApiClaims:
     # --- writes of ours ---
 
     def allocate(self, write: Allocate, count: int) -> None:
-        """The first so many claims of a pod are written.
+        """The first so many parts of a write are carried out (``parts_of``).
 
         Raises:
-            ClaimNotToBeHad: one of them is not as planned any more.
+            ClaimNotToBeHad: one of the claims is not as planned any more.
         """
-        for planned in write.claims[:count]:
-            known = self.claims.get(planned.key)
-            if known is None or known.uid != planned.uid:
-                raise ClaimNotToBeHad("it is gone")
-            allocation = known.allocation or planned.allocation
-            if not allocation.is_like(planned.allocation):
-                raise ClaimNotToBeHad("it was allocated otherwise in the meantime")
-            reserved = dict.fromkeys((*known.reserved_for, write.pod.uid))
-            ours = known.is_ours or known.allocation is None
-            self.put(
-                self._as_reported(
-                    msgspec.structs.replace(known, allocation=allocation, reserved_for=tuple(reserved), is_ours=ours)
-                )
+        for planned, part in parts_of(write)[:count]:
+            if part is Part.MADE:
+                self._make_extended(planned, write.pod.uid)
+            elif part is Part.TOLD:
+                self.told[write.pod.uid] = planned.name
+            else:
+                self._allocate(planned, write.pod.uid)
+
+    def _make_extended(self, planned: PlannedClaim, pod: str) -> None:
+        known = self.claims.get(planned.key)
+        requests = tuple(msgspec.structs.replace(request, resource="") for request in planned.requests)
+        if known is None:
+            self._made += 1
+            uid = f"made-{self._made}"
+            made = ResourceClaim(*planned.key, uid, pod, requests=requests, is_ours=True, is_extended=True)
+            self.put(made)
+        elif known.is_being_deleted or known.requests != requests:
+            raise ClaimNotToBeHad("it is being deleted, or was made for another node")
+
+    def _allocate(self, planned: PlannedClaim, pod: str) -> None:
+        known = self.claims.get(planned.key)
+        if known is None or (known.uid != planned.uid and not planned.requests):
+            raise ClaimNotToBeHad("it is gone")
+        allocation = known.allocation or planned.allocation
+        if not allocation.is_like(planned.allocation):
+            raise ClaimNotToBeHad("it was allocated otherwise in the meantime")
+        reserved = dict.fromkeys((*known.reserved_for, pod))
+        ours = known.is_ours or known.allocation is None
+        self.put(
+            self._as_reported(
+                msgspec.structs.replace(known, allocation=allocation, reserved_for=tuple(reserved), is_ours=ours)
             )
+        )
 
     def release(self, write: ReleaseClaims) -> None:
-        """Claims are not reserved for a pod any more; what is ours and nobody reserves comes free."""
+        """Claims are not reserved for a pod any more; what is ours and nobody reserves comes free, or is deleted."""
         for ref in write.claims:
+            if ref.is_extended and write.pod is not None:
+                self.told.pop(write.pod.uid, None)
             known = self.claims.get((ref.namespace, ref.name))
-            if known is None or known.uid != ref.uid:
+            if known is None or (ref.uid and known.uid != ref.uid):
                 continue
             left = tuple(uid for uid in known.reserved_for if write.pod is None or uid != write.pod.uid)
+            is_free = not left and known.is_ours
+            if ref.is_extended and is_free and known.allocation is None:
+                self.remove((known.namespace, known.name))  # nothing keeps it
+                continue
             known = msgspec.structs.replace(known, reserved_for=left)
-            self.put(_deallocated(known) if not left and known.is_ours else known)
+            known = _deallocated(known) if is_free else known
+            self.put(msgspec.structs.replace(known, is_being_deleted=ref.is_extended and is_free))
 
     # --- others ---
 
@@ -174,14 +225,18 @@ class ApiClaims:
         """
         for key, known in list(self.claims.items()):
             left = tuple(uid for uid in known.reserved_for if uid in uids)
-            if known.controller and known.controller not in uids:
+            if (known.controller and known.controller not in uids) or (
+                known.is_being_deleted and not known.reserved_for
+            ):
                 self.remove(key)
             elif left != known.reserved_for:
                 self.put(msgspec.structs.replace(known, reserved_for=left) if left else _deallocated(known))
 
 
 def _deallocated(known: ResourceClaim) -> ResourceClaim:
-    return msgspec.structs.replace(known, allocation=None, reserved_for=(), is_ours=False, awaited=(), failure="")
+    return msgspec.structs.replace(
+        known, allocation=None, reserved_for=(), is_ours=known.is_extended, awaited=(), failure=""
+    )
 
 
 def claiming(namespace: str, name: str, uid: str, *claims: str, template: bool) -> ClaimingPod:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.fake_cluster.api_server import NAMESPACE
-from support.fake_cluster.claims import claiming
+from support.fake_cluster.claims import ClaimNotToBeHad, claiming
 from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.volumes import LOCAL, MADE
-from thalweg_operator.reservations.effects import Bind, Nominate
+from thalweg_operator.reservations.effects import Allocate, Bind, Nominate
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
@@ -29,6 +30,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
 from flowcore.model.volumes import ClaimVolume
 
 #: What the API server answers, and why; a binding alone may be refused without a reason.
@@ -41,6 +43,8 @@ ANSWERS = (
 )
 answers = st.sampled_from(ANSWERS)
 URGENT = 1000
+#: An extended resource that the class of all devices backs, and the request that a claim has in its place.
+DEVICES, _REQUEST = "deviceclass.resource.kubernetes.io/gpu", "container-0-request-1"
 #: Reservations that nobody steers to: their pods wait for others to leave, or for a round.
 NOT_BEGUN = (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT, Phase.HELD)
 
@@ -50,9 +54,16 @@ def sized(cpu: int, priority: int = 0) -> PodClass:
     return PodClass(requests=(("cpu", cpu),), priority=priority)
 
 
-def room(name: str, cpu: int) -> Node:
-    """A node."""
-    return Node(name, allocatable=(("cpu", cpu), ("pods", 10)))
+def asking_for(pod_class: PodClass, count: int) -> tuple[PodClass, ExtendedRequests]:
+    """A class of pods that ask for so many devices by a resource besides, and what a claim has in its place."""
+    asking = msgspec.structs.replace(pod_class, requests=(*pod_class.requests, (DEVICES, count)))
+    return asking, (ExtendedRequest(DEVICES, ((_REQUEST, count),), (("main", _REQUEST),)),)
+
+
+def room(name: str, cpu: int, offered: int = 0) -> Node:
+    """A node; ``offered``: how many devices it offers itself, by their resource."""
+    devices = ((DEVICES, offered),) if offered else ()
+    return Node(name, allocatable=(("cpu", cpu), ("pods", 10), *devices))
 
 
 def gang(name: str, count: int) -> GangRef:
@@ -266,11 +277,12 @@ class Claims(Gangs):
 
     made = 0
 
-    def claiming_pod(self, name: str, count: int, volume: str = "", **fields: Any) -> None:
+    def claiming_pod(self, name: str, count: int, volume: str = "", asks: int = 0, **fields: Any) -> None:
         """A pod with so many claims that were made for it, each for one device.
 
         Args:
             volume: class of a volume that it claims too; "": it claims none.
+            asks: how many devices it asks for by an extended resource, where its node does not offer that.
         """
         self.made += 1
         uid = f"c{self.made}"
@@ -281,6 +293,8 @@ class Claims(Gangs):
         if names:
             devices = claiming(NAMESPACE, name, uid, *names, template=True)
             pod_class = msgspec.structs.replace(pod_class, devices=devices)
+        if asks:
+            pod_class, fields["extended"] = asking_for(pod_class, asks)
         if volume:
             self.world.volumes.make(NAMESPACE, f"data-{uid}", f"uid-of-data-{uid}", volume)
             pod_class = msgspec.structs.replace(pod_class, volumes=(ClaimVolume(NAMESPACE, f"data-{uid}"),))
@@ -301,6 +315,27 @@ class Claims(Gangs):
                 self.world.create_pod(f"{name}-{at}", gang=gang(name, size), **ours)
             else:
                 self.claiming_pod(f"{name}-{at}", claims, gang=gang(name, size))
+
+    @precondition(lambda self: self.made < 10)
+    @rule(size=st.sampled_from((1, 1, 1, 2)), asks=st.sampled_from((1, 1, 2)), claims=st.sampled_from((0, 0, 1)))
+    def pods_with_an_extended_resource_come(self, size: int, asks: int, claims: int) -> None:
+        """A pod, or a gang, perhaps with a claim too."""
+        name = f"e{self.made}"
+        gangs = {} if size == 1 else {"gang": gang(name, size)}
+        if gangs:
+            self.gangs[name] = size
+        for at in range(size):
+            self.claiming_pod(f"{name}-{at}", claims, asks=asks, **gangs)
+
+    @precondition(lambda self: any(isinstance(write, Allocate) for write in self.world.writes))
+    @rule(parts=st.integers(0, 4))
+    def the_operator_is_killed_between_writes(self, parts: int) -> None:
+        """So many parts of a write are carried out."""
+        write = next(write for write in self.world.writes if isinstance(write, Allocate))
+        if self.world.is_wanted(write):
+            with suppress(ClaimNotToBeHad):
+                self.world.devices.allocate(write, parts)
+        self.world.start()
 
     @precondition(lambda self: self.made < 10)
     @rule()
@@ -324,7 +359,11 @@ class Claims(Gangs):
     def others_allocate(self, at: int, which: int, for_its_pod: bool) -> None:  # noqa: FBT001
         """Another scheduler gives a free device to a claim: of a pod of ours, or of one of its own."""
         free = self.world.devices.free_devices()
-        empty = [key for key, each in self.world.devices.claims.items() if each.allocation is None and each.controller]
+        empty = [
+            key
+            for key, each in self.world.devices.claims.items()
+            if each.allocation is None and each.controller and not each.is_extended
+        ]
         if for_its_pod and empty:
             key = empty[at % len(empty)]
             self.world.devices.allocate_elsewhere(key, free[which % len(free)])
@@ -334,10 +373,10 @@ class Claims(Gangs):
                 self.world.devices.make(*key, f"other-{which}")
                 self.world.devices.allocate_elsewhere(key, free[at % len(free)], "a pod of others")
 
-    @precondition(lambda self: any(pod.pod_class.devices for pod in self.world.api.values()))
+    @precondition(lambda self: any(pod.pod_class.devices or pod.extended for pod in self.world.api.values()))
     @rule(at=st.integers(0, 9))
     def a_pod_goes(self, at: int) -> None:
-        keys = sorted(key for key, pod in self.world.api.items() if pod.pod_class.devices is not None)
+        keys = sorted(key for key, pod in self.world.api.items() if pod.pod_class.devices is not None or pod.extended)
         self.world.remove_pod(keys[at % len(keys)])
 
     @rule()
@@ -358,10 +397,16 @@ class Claims(Gangs):
         devices.later.clear()
         super().check_the_end()
         self.world.wait(30, 5.0)
+        self.others_act()
+        self.world.settle()
         bound = {pod.uid for pod in self.world.api.values() if pod.node_name}
         for known in devices.claims.values():
-            if known.is_ours and known.allocation is not None:
-                assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod"
+            if known.is_ours and (known.allocation is not None or known.is_extended):
+                assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod, or is left over"
+        for node in self.world.nodes.values():
+            asked = [dict(pod.usage).get(DEVICES, 0) for pod in self.world.api.values() if pod.node_name == node.name]
+            offered = dict(node.allocatable).get(DEVICES, 0)
+            assert not offered or sum(asked) <= offered, f"{node.name} gives {asked}"
         assert max(devices.held().values(), default=0) <= 1
         ledger, records = self.world.ledger, self.world.ledger.device_claims
         groups = ledger.bound_together

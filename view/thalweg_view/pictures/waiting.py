@@ -112,7 +112,7 @@ def _not_planned(
             continue
         code = NOT_PLANNED
         if not reason:
-            reason = pod.skip_reason(governed.delivery_of(pod))
+            reason = pod.skip_reason
         if not reason:
             code, reason = earlier.get((key, pod.created), (NEW, "it waits for the next round"))
         queue = scenario.cluster.queues.of(pod, scenario.cluster.namespaces)

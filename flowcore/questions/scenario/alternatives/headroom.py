@@ -14,6 +14,7 @@ from flowcore.model.devices import may_be_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
+from flowcore.model.resource_claims import ExtendedRequest
 from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
@@ -196,7 +197,7 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
         usage=requests,
         created=context.now,
         extended=tuple(
-            (name, ((f"container-0-request-{place}", amount),))
+            ExtendedRequest(name, ((f"container-0-request-{place}", amount),))
             for place, (name, amount) in enumerate(requests)
             if may_be_devices(name)
         ),

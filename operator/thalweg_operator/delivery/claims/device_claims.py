@@ -3,7 +3,8 @@
 Source: kube-scheduler plugins/dynamicresources (bindClaim, Unreserve, PostFilter). A claim gets the finalizer, then its
 allocation together with the pod that reserves it, in one write by the claim's resource version; a claim that has its
 allocation gets one more pod. Each answer shows the claim as it is, so that nothing is read beside, and a write whose
-answer was lost is simply tried again. Writes for one pod go one after the other, its claims in its order.
+answer was lost is simply tried again. Writes for one pod go one after the other, its claims in its order. A claim for
+extended resources is made before that, and named in the pod's status after it (``extended_claims``).
 """
 
 from __future__ import annotations
@@ -12,24 +13,22 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
 from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object, read_config
-from flowcore.api.kinds import RESOURCE_CLAIM
-from flowcore.api.resource_claims import FIELD_MANAGER, WireDeviceClaim, to_resource_claim
-from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod
-from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim, ResourceClaim
+from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, api_path
-from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.client import MERGE_PATCH, ApiClient
+from thalweg_operator.api.json_reading import JsonReader
 from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.api.writes.queued_writer import QueuedWriter
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.delivery.claims.claim_api import ClaimApi, ClaimNotToBeHad, ShownClaim
+from thalweg_operator.delivery.claims.extended_claims import ExtendedClaims
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim
@@ -47,7 +46,6 @@ _REFUSED = Backoff(first=1.0, longest=300.0)
 _TRIES = 5
 #: Keeps a claim that is being deleted until it is deallocated (resource/v1 Finalizer).
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-_PARAMS: Final = {"fieldManager": FIELD_MANAGER}
 
 
 class _ClaimDevices(msgspec.Struct):
@@ -62,26 +60,13 @@ class _ClaimWithConfig(msgspec.Struct):
     spec: _ClaimSpec = msgspec.field(default_factory=_ClaimSpec)
 
 
-_claims, _configs = JsonReader(WireDeviceClaim), JsonReader(_ClaimWithConfig)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A claim as an answer shows it."""
-
-    claim: ResourceClaim
-    version: str
-    raw: bytes
-
-
-class _NotToBeHad(Exception):
-    """A claim cannot be had as planned; the message says why."""
+_configs = JsonReader(_ClaimWithConfig)
 
 
 def _class_config(name: str, texts: Iterable[str]) -> list[WireDeviceConfig]:
     read = list(map(read_config, texts))
     if None in read:
-        raise _NotToBeHad(f"the config of the DeviceClass {name} is nested too deep to be copied")
+        raise ClaimNotToBeHad(f"the config of the DeviceClass {name} is nested too deep to be copied")
     return [config for config in read if config is not None]
 
 
@@ -104,7 +89,9 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
             backoff: pauses between tries of one write.
             refused: the same where the API server refuses that claims are given back.
         """
-        self._api_client, self._shell, self._metrics, self._refused_backoff = api_client, shell, metrics, refused
+        self._shell, self._metrics, self._refused_backoff = shell, metrics, refused
+        self._claims = ClaimApi(api_client, shell)
+        self._extended = ExtendedClaims(api_client, self._claims)
         super().__init__(WriteQueue("devices", concurrency, self._try, metrics, backoff))
         #: By pod: its lock, and how many hold or want it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -146,8 +133,8 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
     async def _allocate(self, write: Allocate) -> Outcome:
         for planned in write.claims:
             try:
-                outcome = await self._reserve(write, planned)
-            except _NotToBeHad as problem:
+                outcome = await (self._make if planned.requests else self._reserve)(write, planned)
+            except ClaimNotToBeHad as problem:
                 _log.info("claim not reserved", pod=write.pod.key, claim="/".join(planned.key), problem=str(problem))
                 self._answer(write, Answer.REFUSED, f"ResourceClaim {'/'.join(planned.key)}: {problem}")
                 return Finished.ANSWERED
@@ -164,11 +151,26 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         self._answer(write, Answer.DONE)
         return Finished.ANSWERED
 
+    async def _make(self, write: Allocate, planned: PlannedClaim) -> Outcome | None:
+        """Makes a claim for extended resources, and writes it and the pod's status. None: that is done.
+
+        Raises:
+            ClaimNotToBeHad: as ``_reserve``, or the pod's status cannot name it.
+            ConnectionLost, Refused: as of the client.
+        """
+        if not self._shell.is_wanted(write):
+            self._answer(write, Answer.UNWANTED)
+            return Finished.UNSENT
+        outcome = await self._reserve(write, await self._extended.make(write.pod, planned))
+        if outcome is None:
+            await self._extended.tell(write.pod, planned)
+        return outcome
+
     async def _reserve(self, write: Allocate, planned: PlannedClaim) -> Outcome | None:
         """Writes one claim. None: it is allocated as planned, and reserved for the pod.
 
         Raises:
-            _NotToBeHad: it is another claim now, or has another allocation.
+            ClaimNotToBeHad: it is another claim now, or has another allocation.
             ConnectionLost, Refused: as of the client.
         """
         pod = write.pod
@@ -179,19 +181,19 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 self._answer(write, Answer.UNWANTED)
                 return Finished.UNSENT
             # Where it has the finalizer already, nothing changes, and the answer shows the claim.
-            shown = await self._patch(ref, {"metadata": {"uid": ref.uid, "finalizers": [_FINALIZER]}})
+            shown = await self._claims.patch(ref, {"metadata": {"uid": ref.uid, "finalizers": [_FINALIZER]}})
             claim, metadata = shown.claim, {"uid": ref.uid, "resourceVersion": shown.version}
             if claim.is_being_deleted:
-                raise _NotToBeHad("it is being deleted")
+                raise ClaimNotToBeHad("it is being deleted")
             if claim.allocation is not None and not claim.allocation.is_like(planned.allocation):
-                raise _NotToBeHad("it was allocated otherwise in the meantime")
+                raise ClaimNotToBeHad("it was allocated otherwise in the meantime")
             if pod.uid in claim.reserved_for and claim.allocation is not None:
                 return None
             status: dict[str, Any] = {"reservedFor": [consumer]}
             if claim.allocation is None:
                 status["allocation"] = self._allocation(shown, planned.allocation)
             try:
-                await self._patch(ref, {"metadata": metadata, "status": status}, "status")
+                await self._claims.patch(ref, {"metadata": metadata, "status": status}, "status")
             except Refused as error:
                 if error.status != 409:
                     raise
@@ -199,11 +201,11 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
             return None
         return Retry("conflict", counts_as_failure=False)
 
-    def _allocation(self, shown: _Shown, allocation: ClaimAllocation) -> Mapping[str, Any]:
+    def _allocation(self, shown: ShownClaim, allocation: ClaimAllocation) -> Mapping[str, Any]:
         classes = self._shell.cluster.devices.classes
         own = _configs.read(shown.raw).spec.devices.config or []
         if not all(config.is_copyable for config in own):
-            raise _NotToBeHad("its config is nested too deep to be copied")
+            raise ClaimNotToBeHad("its config is nested too deep to be copied")
         of_classes = {
             name: _class_config(name, classes[name].config) if name in classes else []
             for request in shown.claim.requests
@@ -220,6 +222,8 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 self._answer(write, Answer.UNWANTED)
                 return Finished.UNSENT
             try:
+                if ref.is_extended and write.pod is not None:
+                    await self._extended.untell(write.pod)
                 outcome = await self._free(ref, write.pod)
             except ConnectionLost as error:
                 return retry_after_error(error)
@@ -252,42 +256,23 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         """
         # The server removes the pod from the list as it is then.
         gone = {} if pod is None else {"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
+        known = {"metadata": {"uid": ref.uid}} if ref.uid else {}
         for _ in range(_TRIES):
-            shown = await self._patch(ref, {"metadata": {"uid": ref.uid}, **gone}, "status")
+            shown = await self._claims.patch(ref, known | gone, "status")
             claim = shown.claim
-            if claim.reserved_for or claim.allocation is None or not claim.is_ours:
+            is_meant = bool(ref.uid) or (pod is not None and claim.controller == pod.uid)
+            if claim.reserved_for or not claim.is_ours or not is_meant:
                 return None
-            metadata = {"uid": ref.uid, "resourceVersion": shown.version}
+            metadata = {"uid": claim.uid, "resourceVersion": shown.version}
+            freed = {"metadata": metadata, "status": {"allocation": None}}
             try:
-                await self._patch(ref, {"metadata": metadata, "status": {"allocation": None}}, "status", MERGE_PATCH)
+                if claim.allocation is not None:
+                    shown = await self._claims.patch(ref, freed, "status", MERGE_PATCH)
+                if ref.is_extended and not claim.is_being_deleted:
+                    await self._claims.delete(shown)
             except Refused as error:
                 if error.status != 409:
                     raise
                 continue  # somebody reserves it, perhaps
             return None
         return Retry("conflict", counts_as_failure=False)
-
-    async def _patch(
-        self,
-        ref: ReleasedClaim,
-        body: Mapping[str, Any],
-        subresource: str = "",
-        content_type: str = STRATEGIC_MERGE_PATCH,
-    ) -> _Shown:
-        """Changes a claim; the claim after that.
-
-        Raises:
-            ConnectionLost: there was no answer, or it cannot be read.
-            Refused: the API server refuses it.
-        """
-        base = RESOURCE_CLAIM.paths[0].rpartition("/")[0] + "/namespaces"
-        parts = (ref.namespace, RESOURCE_CLAIM.plural, ref.name, *([subresource] if subresource else []))
-        raw = await self._api_client.request(
-            "PATCH", api_path(base, *parts), body=msgspec.json.encode(body), content_type=content_type, params=_PARAMS
-        )
-        try:
-            wire = _claims.read(raw)
-            claim = self._shell.cluster.device_gates.as_claimed(to_resource_claim(wire))
-            return _Shown(claim, wire.metadata.resource_version or "", raw)
-        except (UnreadableJson, ModelError) as error:
-            raise ConnectionLost(f"PATCH {'/'.join(parts)}: {error}") from error

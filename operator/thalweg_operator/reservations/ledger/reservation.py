@@ -64,6 +64,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         device_claims: what the device claims of a pod that we bind have or get there.
         devices_as_of: generation of the cluster that these were planned for.
         devices_asked_for: writes of these were asked for, and may have been carried out.
+        devices_written: all of these writes are done.
         bound_with: names the pods that are bound once all have what they need before; "": it is by itself.
         is_ready: it has what it needs before its binding.
     """
@@ -94,6 +95,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     device_claims: tuple[PlannedClaim, ...] = ()
     devices_as_of: int = 0
     devices_asked_for: bool = False
+    devices_written: bool = False
     bound_with: str = ""
     is_ready: bool = False
 

@@ -327,5 +327,4 @@ def pods_blocked(state: State, event: PodsBlocked) -> None:
     for pod, policy in event.pods:
         delivery = delivery_of(policy)
         if delivery.is_told(pod):
-            reason, code = pod.skip_reason(policy.delivery), blocked_code(pod, policy)
-            state.effects.append(WriteCondition(pod, reason, code, delivery.steered))
+            state.effects.append(WriteCondition(pod, pod.skip_reason, blocked_code(pod), delivery.steered))

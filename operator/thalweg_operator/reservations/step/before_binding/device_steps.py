@@ -19,7 +19,7 @@ from thalweg_operator.reservations.step.before_binding.progress import READY, Cl
 def writes(cluster: Cluster, reservation: Reservation) -> Iterator[Allocate]:
     """What is to be written for a pod's claims, as far as the watch shows."""
     claims = reservation.device_claims
-    if not has_claims(cluster, reservation):
+    if not has_claims(cluster, reservation) or makes_claim(reservation):
         yield Allocate(reservation.pod, reservation.node, reservation.id, claims)
 
 
@@ -40,7 +40,9 @@ def loss(reservation: Reservation, before: ResourceClaim | None, after: Resource
 def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState:
     """How far the claims of a pod are by what the watch shows."""
     planned_claims = reservation.device_claims
-    if not has_claims(cluster, reservation):
+    # The watch does not show whether the pod's status names the claim for its extended resources.
+    awaits_answer = makes_claim(reservation) and not reservation.devices_written
+    if awaits_answer or not has_claims(cluster, reservation):
         return ClaimsState(Progress.PENDING, is_written=False)
     if ledger.device_claims.taken_since(planned_claims, reservation.devices_as_of, slices=False):
         return ClaimsState(Progress.TAKEN)
@@ -66,6 +68,11 @@ def overdue(cluster: Cluster, reservation: Reservation, now: float, timeout: flo
     return f"devices were not ready within {timeout:g} s: {awaited}" if awaited else ""
 
 
+def makes_claim(reservation: Reservation) -> bool:
+    """Whether a claim is made for the extended resources of a pod."""
+    return any(claim.requests for claim in reservation.device_claims)
+
+
 def has_claims(cluster: Cluster, reservation: Reservation) -> bool:
     """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it."""
     return all(_shows(cluster, reservation, planned) for planned in reservation.device_claims)
@@ -76,7 +83,7 @@ def _shows(cluster: Cluster, reservation: Reservation, planned: PlannedClaim) ->
     claim = cluster.devices.claims.get(planned.key)
     return (
         claim is not None
-        and claim.uid == planned.uid
+        and (claim.uid == planned.uid or (bool(planned.requests) and claim.controller == reservation.pod.uid))
         and claim.allocation is not None
         and claim.allocation.is_like(planned.allocation)
         and reservation.pod.uid in claim.reserved_for

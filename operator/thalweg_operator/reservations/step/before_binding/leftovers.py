@@ -3,10 +3,14 @@
 Ours are those that the API server remembers as written by Thalweg. Such a claim is left over while all that reserve it
 are pods that wait, are bound by us, and have no reservation. The next round may take it up; what it does not take comes
 free. Pods that are gone, or were never known, are the affair of Kubernetes' controller.
+
+A claim that we made for the extended resources of a pod is left over likewise, with devices or without. It is deleted:
+what the pod gets from the next plan may be offered by its node.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
@@ -31,7 +35,8 @@ def free_leftovers(state: State) -> None:
         if state.now - records.idle_since[key] < IDLE_SECONDS:
             continue
         records.idle_since[key] = state.now  # should that fail
-        ref = ReleasedClaim(*key, state.cluster.devices.claims[key].uid)
+        claim = state.cluster.devices.claims[key]
+        ref = ReleasedClaim(*key, claim.uid, is_extended=claim.is_extended)
         for pod in consumers:
             pods.setdefault(pod.key, (pod, []))[1].append(ref)
         if not consumers:
@@ -42,24 +47,34 @@ def free_leftovers(state: State) -> None:
 
 def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
     """Claims that have what we allocated and nobody uses, by key, each with the pods that reserve it."""
-    allocated = {
-        key: claim for key, claim in state.cluster.devices.claims.items() if claim.is_ours and claim.allocation
+    ours = {
+        key: claim
+        for key, claim in state.cluster.devices.claims.items()
+        if claim.is_ours and (claim.allocation or (claim.is_extended and not claim.is_being_deleted))
     }
-    if not allocated:
+    if not ours:
         return {}
-    waiting = {pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None}
+    waiting = {
+        pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None or pod.extended
+    }
     return {
-        key: [waiting[uid] for uid in claim.reserved_for]
-        for key, claim in allocated.items()
+        key: [waiting[uid] for uid in _users(claim, waiting)]
+        for key, claim in ours.items()
         if _is_left(state, claim, waiting)
     }
+
+
+def _users(claim: ResourceClaim, waiting: Container[str]) -> tuple[str, ...]:
+    """Uids of the pods that reserve a claim, or for which it was made before it was reserved."""
+    is_made = claim.is_extended and not claim.reserved_for and claim.controller in waiting
+    return (claim.controller,) if is_made else claim.reserved_for
 
 
 def _is_left(state: State, claim: ResourceClaim, waiting: dict[str, Pod]) -> bool:
     ledger = state.ledger
     if (claim.namespace, claim.name) in ledger.device_claims.users:
         return False
-    for uid in claim.reserved_for:
+    for uid in _users(claim, waiting):
         pod = waiting.get(uid)
         if pod is None or pod.key in ledger.reservations or pod.key in ledger.device_claims.releasing:
             return False

@@ -49,6 +49,7 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             is_ready=not is_needed(reservation),
             volumes_shown=(),
             devices_asked_for=bool(reservation.device_claims),
+            devices_written=False,
             generation=cluster.generation,
             waits_since=state.now if reservation.volumes else NEVER,
         )
@@ -67,6 +68,8 @@ def answered(state: State, write: Allocate | BindClaim, answer: Answer, reason: 
         return
     match answer:
         case Answer.DONE:
+            if isinstance(write, Allocate):
+                known = state.ledger.change(write.pod.key, devices_written=True)
             if known.waits_since == NEVER:
                 known = state.ledger.change(write.pod.key, waits_since=state.now)
             _look_at(state, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.resource_claims import ResourceClaim
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.records.device_claims import ReleasingPod
@@ -16,7 +17,10 @@ def release_ended(state: State) -> None:
         pod = cluster.pods.get(ended.pod.key)
         is_bound = pod is not None and pod.uid == ended.pod.uid and bool(pod.node_name)
         if not (is_bound or ledger.ends):
-            refs = tuple(ReleasedClaim(claim.namespace, claim.name, claim.uid) for claim in ended.device_claims)
+            refs = tuple(
+                ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
+                for claim in ended.device_claims
+            )
             release(state, ReleaseClaims(refs, ended.pod))
 
 
@@ -49,10 +53,16 @@ def claim_changed(state: State, key: ClaimKey) -> None:
         _settle(state, name)
 
 
+def is_to_go(claim: ResourceClaim, pod: str) -> bool:
+    """Whether a claim is one that we made for the extended resources of the pod of this uid, and nobody uses it."""
+    return claim.is_extended and claim.is_ours and claim.controller == pod and not claim.reserved_for
+
+
 def _settle(state: State, name: str) -> None:
-    """A pod may be planned again once no claim that it gave back names it."""
+    """A pod may be planned again once no claim that it gave back names it, or was made for it alone."""
     records, claims = state.ledger.device_claims, state.cluster.devices.claims
     given = records.releasing[name]
-    if given.is_written and not any(key in claims and given.uid in claims[key].reserved_for for key in given.claims):
+    shown = [claims[key] for key in given.claims if key in claims]
+    if given.is_written and not any(given.uid in claim.reserved_for or is_to_go(claim, given.uid) for claim in shown):
         del records.releasing[name]
         state.ledger.round_wanted = True
