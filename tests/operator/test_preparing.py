@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.effects import Bind, BindClaim, WriteCondition
+from thalweg_operator.reservations.effects import Bind, BindClaim, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import (
     Answer,
     PlanMade,
@@ -22,6 +22,7 @@ from thalweg_operator.reservations.step.before_binding.volume_steps import BINDI
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy
+from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     ISCSI,
@@ -37,9 +38,12 @@ from flowcore.model.volumes import (
     key_of,
     volume_key,
 )
+from flowcore.planning.plan_document import PlanEviction
 
 POLICY = Policy("bound", delivery=Delivery.BINDER)
 HOST = "kubernetes.io/hostname"
+MODES = ("ReadWriteOnce",)
+VOLUME_OF_P = ClaimVolume("ns", "p")
 
 
 @dataclass
@@ -84,7 +88,39 @@ class PreparedCase:
         ]
         self.ledger.apply(PlanMade(1, self.ledger.generation, planned, [group] if group else []))
 
-    def answer(self, write: BindClaim | Bind, answer: Answer, reason: str = "") -> None:
+    def plan_with_victims(self, pod: Pod, node: str, chosen: VolumeChoice, *victims: Pod, group: str = "") -> None:
+        """A pod that is to come once others have left."""
+        evictions = tuple(PlanEviction(each.key, each.uid, node, EvictionKind.PREEMPTION) for each in victims)
+        planned = PlannedPlacement(
+            pod, POLICY, node, (0, 0), group, False, victims=evictions, waits=True, volumes=(chosen,)
+        )
+        self.ledger.apply(PlanMade(1, self.ledger.generation, [planned], [group] if group else []))
+
+    def running(self, name: str, node: str) -> Pod:
+        """A pod of a low priority."""
+        pod = Pod("ns", name, f"u-{name}", PodClass((("cpu", 500),)), node_name=node, usage=(("cpu", 500),))
+        self.ledger.upsert_pod(pod)
+        return pod
+
+    def urgent(self, name: str) -> Pod:
+        """A pod of a high priority with a claim of its name, as large as a node."""
+        self.put(claim(name))
+        pod_class = PodClass((("cpu", 1_000),), priority=100, volumes=(ClaimVolume("ns", name),))
+        pod = Pod("ns", name, f"u-{name}", pod_class, scheduler_name=SCHEDULER_NAME)
+        self.ledger.upsert_pod(pod)
+        return pod
+
+    def evicted(self) -> list[str]:
+        """Names of the pods that are evicted. The API server agrees to all that it is asked about."""
+        names = []
+        while asked := [*self.ledger.taken(Evict), *self.ledger.taken(Nominate)]:
+            for write in asked:
+                if isinstance(write, Evict) and not write.dry_run:
+                    names.append(write.pod.name)
+                self.ledger.apply(WriteAnswered(write, Answer.DONE, ""))
+        return names
+
+    def answer(self, write: BindClaim | Bind | Evict, answer: Answer, reason: str = "") -> None:
         self.ledger.apply(WriteAnswered(write, answer, reason))
 
     def phases(self) -> dict[str, Phase]:
@@ -106,14 +142,15 @@ class PreparedCase:
 
 
 def claim(name: str, **fields: object) -> Claim:
-    fresh = Claim("ns", name, uid=f"c-{name}", storage_class="late", size=1, access_modes=("ReadWriteOnce",))
+    fresh = Claim("ns", name, uid=f"c-{name}", storage_class="late", size=1, access_modes=MODES)
     return msgspec.structs.replace(fresh, **fields)
 
 
 def volume(name: str, *nodes: str, kept_for: str = "") -> PersistentVolume:
     reach = (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)
     kept = ClaimRef("ns", kept_for, f"c-{kept_for}") if kept_for else None
-    return PersistentVolume(name, storage_class="late", size=1, claim=kept, available=not kept, affinity=reach)
+    free = PersistentVolume(name, storage_class="late", size=1, access_modes=MODES, affinity=reach)
+    return msgspec.structs.replace(free, claim=kept, available=not kept)
 
 
 def choice(name: str, held: str = "") -> VolumeChoice:
@@ -219,6 +256,27 @@ def test_a_plan_that_does_not_hold_is_dropped(world: PreparedCase, change: list[
     """What changed while it was made is planned with in the next round."""
     pod = world.pod("p")
     world.put(*change)
+    world.plan((pod, "a", choice("p", "v-a")))
+    assert world.phases() == {}
+    assert world.ledger.taken(BindClaim) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"affinity": volume("v-b", "b").affinity},
+        {"storage_class": "other"},
+        {"size": 0},
+        {"access_modes": ("ReadOnlyMany",)},
+        {"volume_mode": "Block"},
+        {"available": False},
+        {"deleting": True},
+    ],
+)
+def test_a_volume_that_suits_its_claim_no_more(world: PreparedCase, change: dict[str, object]) -> None:
+    """It changed while the plan was made: the pod is planned anew, and nothing is written."""
+    pod = world.pod("p")
+    world.put(msgspec.structs.replace(volume("v-a", "a"), **change))
     world.plan((pod, "a", choice("p", "v-a")))
     assert world.phases() == {}
     assert world.ledger.taken(BindClaim) == []
@@ -415,3 +473,57 @@ def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
     assert storage.promised_to("v-a") is None
     assert not storage.pods_that_await(claim_key("ns", "p"))
     assert (ledger.preparing, ledger.bound_together.members, ledger.bound_together.lost) == (set(), {}, {})
+
+
+def taken_away(world: PreparedCase, what: str) -> None:
+    """Something happens to the volume that "p" is to have on node "a"."""
+    match what:
+        case "volume gone":
+            world.ledger.delete_storage(volume_key("v-a"))
+        case "claim gone":
+            world.ledger.delete_storage(claim_key("ns", "p"))
+        case "volume of another claim":
+            world.put(volume("v-a", "a", kept_for="other"))
+        case "claim bound elsewhere":
+            world.put(*bound("p", "v-b"))
+        case "provisioned elsewhere":
+            world.put(claim("p", selected_node="b"))
+
+
+@pytest.mark.parametrize(
+    "what", ["volume gone", "claim gone", "volume of another claim", "claim bound elsewhere", "provisioned elsewhere"]
+)
+def test_nobody_leaves_for_a_pod_whose_volume_is_gone(world: PreparedCase, what: str) -> None:
+    """While the API server is asked whether it would evict them, the pod loses its volume: they stay."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), *low)
+    checks = world.ledger.taken(Evict)
+    assert [check.dry_run for check in checks] == [True, True]
+    taken_away(world, what)
+    for check in checks:
+        world.answer(check, Answer.DONE)
+    world.waits(2)
+    assert world.evicted() == []
+    assert world.phases() == {}
+
+
+def test_they_leave_for_a_pod_whose_volume_is_there(world: PreparedCase) -> None:
+    """Nothing changed meanwhile."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), *low)
+    assert world.evicted() == ["low", "lower"]
+    assert world.phases() == {"p": Phase.AWAITING_VICTIM}
+
+
+def test_a_claim_for_one_pod_that_its_victim_uses(world: PreparedCase) -> None:
+    """Neither the pod itself nor who leaves for it stands in its way."""
+    alone = claim("p", access_modes=("ReadWriteOncePod",), bound=True, volume_name="v-a")
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    user = msgspec.structs.replace(low[0], pod_class=msgspec.structs.replace(low[0].pod_class, volumes=(VOLUME_OF_P,)))
+    world.ledger.upsert_pod(user)
+    pod = world.urgent("p")
+    world.put(volume("v-a", "a", kept_for="p"), alone)
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), user, low[1])
+    assert world.evicted() == ["low", "lower"]

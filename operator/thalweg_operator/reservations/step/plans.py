@@ -30,11 +30,11 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
 from thalweg_operator.reservations.step.before_binding import preparing
-from thalweg_operator.reservations.step.before_binding.volume_steps import needed
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
 from thalweg_operator.reservations.victims.replaced import named_victim
+from thalweg_operator.reservations.volume_needs import needed
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
 
 

@@ -25,10 +25,10 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
-from thalweg_operator.reservations.step.before_binding.volume_steps import has_volumes
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
+from thalweg_operator.reservations.volume_needs import has_volumes
 
 #: Phases in which a pod's claims are written: before that nobody is bound.
 _HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
