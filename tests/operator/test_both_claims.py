@@ -217,7 +217,10 @@ def test_overdue_claims_are_told_by_what_they_lack() -> None:
     case.pass_time(300)
     assert case.phases() == {"p": Phase.PREPARING}
     case.pass_time(301)
-    awaited = 'persistentvolumeclaim "p-data" is not bound yet, 10 minutes after that was asked for'
-    assert case.told() == [f"its volumes were not bound: {awaited}"]
+    awaited = 'persistentvolumeclaim "p-data" is not bound yet (persistentvolume "a-0")'
+    assert case.told() == [
+        f"its volumes on a are not ready: {awaited}",
+        f"its volumes were not bound: {awaited}, 10 minutes after that was asked for",
+    ]
     case.settle()
     assert not case.has_device("p")

@@ -11,8 +11,10 @@ from thalweg_operator.reservations.events import (
     Answer,
     PlanMade,
     PlannedPlacement,
+    PodsUnplaced,
     PoliciesChanged,
     TimePassed,
+    UnplacedPod,
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import backoff
@@ -31,6 +33,7 @@ from flowcore.model.volumes import (
     ClaimVolume,
     Disk,
     PersistentVolume,
+    StorageClass,
     StorageObject,
     VolumeChoice,
     Volumes,
@@ -67,6 +70,7 @@ class PreparedCase:
         for name in ("a", "b"):
             self.ledger.upsert_node(Node(name, labels=((HOST, name),), allocatable=(("cpu", 1_000), ("pods", 10))))
             self.put(volume(f"v-{name}", name))
+        self.put(StorageClass("late", "csi.example.com", "WaitForFirstConsumer"))
         self.ledger.sync()
 
     def put(self, *stored: StorageObject) -> None:
@@ -136,6 +140,15 @@ class PreparedCase:
         for _ in range(round(seconds)):
             self.clock.now += 1.0
             self.ledger.apply(TimePassed())
+
+    def pauses(self, pod: Pod) -> bool:
+        """Whether no round plans it now."""
+        state = self.ledger.shell.state
+        return backoff.is_backing_off(state.cluster, state.ledger, pod, self.clock.now)
+
+    def pause(self, pod: Pod) -> float:
+        """How long a pod pauses now, in seconds."""
+        return self.ledger.ledger.record(pod).backoff_until - self.clock.now
 
     def told(self) -> list[str]:
         return [effect.reason for effect in self.ledger.taken(WriteCondition)]
@@ -325,12 +338,11 @@ def test_a_provisioner_that_refuses(world: PreparedCase) -> None:
     world.put(claim("p", selected_node="a"))
     world.put(claim("p"))
     assert world.phases() == {}
-    assert world.told() == [
-        'its volumes were not bound: no volume is provisioned for persistentvolumeclaim "p" on node a'
-    ]
+    refusal = 'no volume is provisioned for persistentvolumeclaim "p" on node a (provisioner csi.example.com)'
+    assert world.told() == [f"its volumes were not bound: {refusal}; the Events of the claim say why"]
     state = world.ledger.shell.state
     assert backoff.rejected_nodes(state.cluster, state.ledger, pod, world.clock.now) == ["a"]
-    assert not backoff.is_backing_off(state.ledger, pod, world.clock.now)
+    assert not world.pauses(pod)
     world.plan((pod, "b", choice("p")))
     assert world.phases() == {"p": Phase.PREPARING}
 
@@ -365,7 +377,7 @@ def test_what_goes_wrong_meanwhile(world: PreparedCase, change: list[StorageObje
     world.put(*change)
     assert world.phases() == {}
     assert world.told() == [f"its volumes were not bound: {reason}"]
-    assert backoff.is_backing_off(world.ledger.ledger, pod, world.clock.now)
+    assert world.pauses(pod)
 
 
 def test_a_volume_that_is_taken_back_after_it_was_shown(world: PreparedCase) -> None:
@@ -383,11 +395,11 @@ def test_claims_that_are_not_bound_in_time(world: PreparedCase) -> None:
     world.plan((pod, "a", choice("p", "v-a")))
     world.waits(BINDING_SECONDS)
     assert world.phases() == {"p": Phase.PREPARING}
+    world.told()
     world.waits(2)
     assert world.phases() == {}
-    assert world.told() == [
-        'its volumes were not bound: persistentvolumeclaim "p" is not bound yet, 10 minutes after that was asked for'
-    ]
+    awaited = 'persistentvolumeclaim "p" is not bound yet (persistentvolume "v-a")'
+    assert world.told() == [f"its volumes were not bound: {awaited}, 10 minutes after that was asked for"]
 
 
 @pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.UNWANTED, Answer.RETRYING])
@@ -473,6 +485,151 @@ def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
     assert storage.promised_to("v-a") is None
     assert not storage.pods_that_await(claim_key("ns", "p"))
     assert (ledger.preparing, ledger.bound_together.members, ledger.bound_together.lost) == (set(), {}, {})
+
+
+@pytest.mark.parametrize(("held", "source"), [("", "provisioner csi.example.com"), ("v-a", 'persistentvolume "v-a"')])
+def test_a_pod_that_waits_for_its_volume_is_told(world: PreparedCase, held: str, source: str) -> None:
+    """Where it goes, which claim, and who is to make the volume: once, and not at once."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", held)))
+    world.waits(9)
+    assert world.told() == []
+    world.waits(60)
+    (effect,) = world.ledger.taken(WriteCondition)
+    awaited = f'persistentvolumeclaim "p" is not bound yet ({source})'
+    assert (effect.reason, effect.condition) == (f"its volumes on a are not ready: {awaited}", "WaitingForVolumes")
+    assert world.ledger.shell.pod_to_tell(pod.key, pod.uid) == pod
+
+
+def test_a_pod_with_two_claims_is_told_of_the_second(world: PreparedCase) -> None:
+    """Once the first is bound."""
+    pod = world.pod("p", volumes=(ClaimVolume("ns", "p"), ClaimVolume("ns", "q")))
+    world.put(claim("q"))
+    planned = PlannedPlacement(pod, POLICY, "a", (0, 0), "", False, volumes=(choice("p", "v-a"), choice("q")))
+    world.ledger.apply(PlanMade(1, world.ledger.generation, [planned], []))
+    world.waits(11)
+    world.put(*bound("p", "v-a"))
+    world.waits(1)
+    assert [reason.split('"')[1] for reason in world.told()] == ["p", "q"]
+
+
+def test_a_provisioner_that_refuses_every_node(world: PreparedCase) -> None:
+    """Other nodes are tried at once, not all of them: then the pod pauses, longer each time."""
+    pod, pauses = world.pod("p"), []
+    names = [f"n{number}" for number in range(12)]
+    for name in names:
+        world.ledger.upsert_node(Node(name, labels=((HOST, name),), allocatable=(("cpu", 1_000), ("pods", 10))))
+    for name in names:
+        world.plan((pod, name, choice("p")))
+        world.put(claim("p", selected_node=name))
+        world.put(claim("p"))
+        pauses.append(max(0.0, world.pause(pod)))
+        world.waits(pauses[-1])
+    assert pauses == [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_nodes_without_a_volume_are_counted(world: PreparedCase) -> None:
+    """The reason names three of them."""
+    pod = world.pod("p")
+    state = world.ledger.shell.state
+    for number in range(5):
+        name = f"n{number}"
+        world.ledger.upsert_node(Node(name, labels=((HOST, name),)))
+        backoff.node_rejected(state.cluster, state.ledger, pod, name, world.clock.now)
+    world.ledger.apply(PodsUnplaced([UnplacedPod(pod, POLICY, "It waits.", "VolumeBinding")]))
+    assert world.told() == ["It waits. No volume was provisioned for it on n0, n1, n2 and 2 more a short time ago."]
+
+
+def late(world: PreparedCase, pod: Pod) -> None:
+    """A provisioner does not answer in time."""
+    world.plan((pod, "a", choice("p")))
+    world.put(claim("p", selected_node="a"))
+    world.waits(BINDING_SECONDS + 1)
+    assert world.phases() == {}
+
+
+def test_a_provisioner_that_never_answers(world: PreparedCase) -> None:
+    """The pod pauses for longer each time, in the end for as long as it waits."""
+    pod, pauses = world.pod("p"), []
+    for _ in range(6):
+        late(world, pod)
+        pauses.append(world.pause(pod))
+        world.waits(pauses[-1])
+    assert pauses == [60, 120, 240, 480, 600, 600]
+
+
+def test_a_claim_that_is_bound_late_ends_the_pause(world: PreparedCase) -> None:
+    """The pod is planned at once."""
+    pod = world.pod("p")
+    late(world, pod)
+    assert world.pauses(pod)
+    rounds = world.ledger.rounds_requested
+    world.put(*bound("p", "v-a"))
+    assert world.ledger.rounds_requested > rounds
+    assert not world.pauses(pod)
+
+
+def test_nobody_leaves_again_for_a_pod_whose_volume_is_not_made(world: PreparedCase) -> None:
+    """Until its claim changes. Where there is room it is tried again."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    waiting = choice("p")
+    world.plan_with_victims(pod, "a", waiting, *low)
+    assert world.evicted() == ["low", "lower"]
+    for each in low:
+        world.ledger.delete_pod(each.key)
+    assert world.phases() == {"p": Phase.HELD}
+    late(world, pod)
+    others = [world.running(name, "a") for name in ("other", "another")]
+    world.waits(world.pause(pod))
+    world.told()
+    world.plan_with_victims(pod, "a", waiting, *others)
+    world.waits(1)
+    assert (world.evicted(), world.phases()) == ([], {})
+    (told,) = world.told()
+    assert told.startswith("nobody is evicted for it while these claims")
+    assert told.endswith(': persistentvolumeclaim "p"')
+    assert world.pauses(pod)
+    world.put(*bound("p", "v-a"))
+    world.plan_with_victims(pod, "a", waiting, *others)
+    assert sorted(world.evicted()) == ["another", "other"]
+
+
+def test_nobody_leaves_again_for_its_gang(world: PreparedCase) -> None:
+    """Also where another pod of the gang needs the room."""
+    gang = [world.pod("p"), world.urgent("q")]
+    late(world, gang[0])
+    low = [world.running(name, "b") for name in ("low", "lower")]
+    evictions = tuple(PlanEviction(each.key, each.uid, "b", EvictionKind.PREEMPTION) for each in low)
+    first, second = (
+        PlannedPlacement(pod, POLICY, node, (0, 0), "g", False, waits=True, volumes=(choice(pod.name),))
+        for pod, node in zip(gang, "ab", strict=True)
+    )
+    second = msgspec.structs.replace(second, victims=evictions)
+    world.ledger.apply(PlanMade(1, world.ledger.generation, [first, second], ["g"]))
+    world.waits(1)
+    assert (world.evicted(), world.phases()) == ([], {})
+
+
+def test_a_refusal_that_the_watch_never_showed(world: PreparedCase) -> None:
+    """A provisioner took its node back before a watch that began anew: it is asked once more, and the pod goes on."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    write = only(world.ledger.taken(BindClaim))
+    assert isinstance(write, BindClaim)
+    world.waits(30)
+    assert world.ledger.taken(BindClaim) == []  # it stands in line still
+    world.answer(write, Answer.DONE)
+    world.waits(9)
+    assert world.ledger.taken(BindClaim) == []
+    world.waits(1)
+    assert only(world.ledger.taken(BindClaim)) == write
+    world.waits(30)
+    assert world.ledger.taken(BindClaim) == []
+    world.answer(write, Answer.DONE)
+    world.put(claim("p", selected_node="a"))
+    world.put(claim("p"))
+    assert world.phases() == {}
 
 
 def taken_away(world: PreparedCase, what: str) -> None:

@@ -26,6 +26,8 @@ BACKING_OFF: Final = "BackingOff"
 WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
 #: Its devices are allocated, and their driver has not said yet that they are ready.
 WAITING_FOR_DEVICES: Final = "WaitingForDevices"
+#: Its claims got their volumes named, or a node to make them for, and are not bound yet.
+WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
 #: Pods of its namespace cost much time, and are planned in parts.
@@ -33,7 +35,7 @@ AWAITING_TURN: Final = "AwaitingTurn"
 
 ALL_CODES: Final = CODES | {
     TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF,
-    WAITING_FOR_VICTIMS, WAITING_FOR_DEVICES, QUARANTINED, AWAITING_TURN,
+    WAITING_FOR_VICTIMS, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES, QUARANTINED, AWAITING_TURN,
 }  # fmt: skip
 """All values of the label ``reason`` of the metrics."""
 

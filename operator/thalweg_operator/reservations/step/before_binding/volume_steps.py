@@ -14,14 +14,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.volumes import Claim, ClaimKey, PersistentVolume, VolumeChoice, volume_key
+from flowcore.model.volumes import Claim, ClaimKey, PersistentVolume, StorageClass, VolumeChoice, volume_key
 from thalweg_operator.reservations.effects import BindClaim
-from thalweg_operator.reservations.ledger.reservation import Reservation
+from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.step.before_binding.progress import READY, ClaimsState, Progress
 from thalweg_operator.reservations.volume_needs import claim_of, is_reached
 
 #: Seconds that claims have to be bound in, as kube-scheduler gives them (bindTimeoutSeconds).
 BINDING_SECONDS: Final = 600.0
+#: Seconds after which a pod is told that it waits for its volumes. Most have theirs by then.
+TOLD_AFTER: Final = 10.0
+#: Seconds that the watch may take to show what was written. Then it is written again: perhaps a provisioner took its
+#: node back before the watch showed that it had it.
+SHOWN_WITHIN: Final = 10.0
 
 
 def writes(cluster: Cluster, reservation: Reservation) -> Iterator[BindClaim]:
@@ -30,6 +35,25 @@ def writes(cluster: Cluster, reservation: Reservation) -> Iterator[BindClaim]:
         claim = claim_of(cluster, *choice.key)
         if claim is not None and not claim.bound and not _is_written(cluster, choice, claim, reservation.node):
             yield BindClaim(reservation.pod, reservation.node, reservation.id, choice)
+
+
+def unbound(cluster: Cluster, reservation: Reservation) -> tuple[Claim, ...]:
+    """The claims of a pod that are not bound yet."""
+    claims = (_chosen(cluster, choice) for choice in reservation.volumes)
+    return tuple(claim for claim in claims if claim is not None and not claim.bound)
+
+
+def waiting_message(cluster: Cluster, reservation: Reservation, now: float) -> str:
+    """What a pod is told that waits for its volumes for some time; "": it does not."""
+    if not reservation.volumes or now - reservation.waits_since < TOLD_AFTER:
+        return ""
+    awaited = _awaited(cluster, reservation)
+    return f"its volumes on {reservation.node} are not ready: {awaited}" if awaited else ""
+
+
+def is_unseen(reservation: Reservation, now: float) -> bool:
+    """Whether the watch should have shown by now what was written for the claims of a pod."""
+    return reservation.volumes_written != NEVER and now - reservation.volumes_written >= SHOWN_WITHIN
 
 
 def refusal(write: BindClaim, reason: str) -> str:
@@ -83,10 +107,18 @@ def _awaited(cluster: Cluster, reservation: Reservation) -> str:
     for choice in reservation.volumes:
         claim = _chosen(cluster, choice)
         if claim is None or not claim.bound:
-            return f'persistentvolumeclaim "{choice.name}" is not bound yet'
+            return f'persistentvolumeclaim "{choice.name}" is not bound yet{_source(cluster, choice, claim)}'
         if not isinstance(cluster.storage.objects.get(volume_key(claim.volume_name)), PersistentVolume):
             return f'persistentvolume "{claim.volume_name}" is not there yet'
     return ""
+
+
+def _source(cluster: Cluster, choice: VolumeChoice, claim: Claim | None) -> str:
+    """Where the volume of a claim is to come from, in brackets; "": nobody knows."""
+    if choice.volume:
+        return f' (persistentvolume "{choice.volume}")'
+    storage_class = None if claim is None else cluster.storage.objects.get(("StorageClass", "", claim.storage_class))
+    return f" (provisioner {storage_class.provisioner})" if isinstance(storage_class, StorageClass) else ""
 
 
 def _failure(cluster: Cluster, choice: VolumeChoice, reservation: Reservation) -> tuple[Progress, str] | None:
@@ -109,7 +141,7 @@ def _failure(cluster: Cluster, choice: VolumeChoice, reservation: Reservation) -
         return Progress.FAILED, f'a volume is provisioned for persistentvolumeclaim "{claim.name}" on another node'
     if was_shown:
         text = f'no volume is provisioned for persistentvolumeclaim "{claim.name}" on node {node}'
-        return Progress.NODE_REFUSED, text
+        return Progress.NODE_REFUSED, f"{text}{_source(cluster, choice, claim)}; the Events of the claim say why"
     return None
 
 
