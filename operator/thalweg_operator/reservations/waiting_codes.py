@@ -6,7 +6,7 @@ from typing import Final
 
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.rules.reasons.codes import CODES
+from flowcore.rules.reasons.codes import CODES, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 #: The pod is being deleted.
 TERMINATING: Final = "Terminating"
@@ -24,10 +24,6 @@ GATE_OPENING: Final = "GateOpening"
 BACKING_OFF: Final = "BackingOff"
 #: Pods that are evicted for it must leave first.
 WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
-#: Its devices are allocated, and their driver has not said yet that they are ready.
-WAITING_FOR_DEVICES: Final = "WaitingForDevices"
-#: Its claims got their volumes named, or a node to make them for, and are not bound yet.
-WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
 #: Pods of its namespace cost much time, and are planned in parts.

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WriteCondition
 from thalweg_operator.reservations.events import Answer
@@ -24,7 +25,7 @@ from thalweg_operator.reservations.step.before_binding import device_steps, rele
 from thalweg_operator.reservations.step.before_binding.progress import ClaimsState, Progress
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
-from thalweg_operator.reservations.waiting_codes import BACKING_OFF, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
+from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
 def is_needed(reservation: Reservation) -> bool:
