@@ -22,6 +22,7 @@ from flowcore.model.device_gates import (
     DeviceGates,
 )
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.resource_claims import ExtendedRequest
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.columns.request_kinds import RequestKind
@@ -199,7 +200,7 @@ def test_columns_do_not_count_what_nobody_gets() -> None:
 def test_extended_resources() -> None:
     """Without the gate a DeviceClass backs none, by whichever name."""
     pod = Pod("default", "p", "p", PodClass((("cpu", 1), ("nvidia.com/gpu", 1))))
-    pod = msgspec.structs.replace(pod, extended=(("nvidia.com/gpu", (("r", 1),)),))
+    pod = msgspec.structs.replace(pod, extended=(ExtendedRequest("nvidia.com/gpu", (("r", 1),)),))
     assert known([], []).as_waiting(pod).pod_class.devices is not None
     assert known([], [], EXTENDED_RESOURCE).as_waiting(pod) == pod
 
@@ -235,7 +236,7 @@ def test_a_worker_reads_the_same() -> None:
 def test_a_saved_state_has_the_gates() -> None:
     """The view's process and who reads a dump of the operator judge pods as the operator does, and new objects too."""
     pod = Pod("default", "p", "p", PodClass((("cpu", 1), ("nvidia.com/gpu", 1))))
-    pod = msgspec.structs.replace(pod, extended=(("nvidia.com/gpu", (("r", 1),)),))
+    pod = msgspec.structs.replace(pod, extended=(ExtendedRequest("nvidia.com/gpu", (("r", 1),)),))
     cluster = known([with_device(taints=[TAINT])], [listing()], DEVICE_TAINTS, EXTENDED_RESOURCE)
     cluster.put_pod(pod)
     again = Cluster()

@@ -22,6 +22,7 @@ from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import GovernedScenario, Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName, sees_all
 from flowcore.rules.filters.registry import IN_ORDER
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 EVERYTHING = AnswerContext(NOW)
 TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]
@@ -240,6 +241,15 @@ def test_kube_scheduler_has_it(delivery: str, scheduler: str) -> None:
     answer = why("default/w", node("a"), waiting, policy(delivery=delivery))
     assert answer.kind is WhyKind.HANDED_OVER
     assert why("default/w", node("a"), web("w"), policy()).kind is WhyKind.PLANNED
+
+
+@pytest.mark.parametrize("code", [WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES])
+def test_a_pod_that_waits_for_its_claims(code: str) -> None:
+    """It has its node, and does not wait for nothing: who binds it told it what it waits for."""
+    told = {"type": "PodScheduled", "status": "False", "reason": code, "message": "its volumes on a are not ready"}
+    waiting = pod("w", schedulerName="thalweg", metadata={"labels": {"app": "web"}}, status={"conditions": [told]})
+    answer = why("default/w", node("a"), waiting, policy())
+    assert (answer.kind, answer.evidence) == (WhyKind.PLANNED, ["It was told: its volumes on a are not ready"])
 
 
 def owned(name: str, kind: str, controller: str, cpu: str = "9", **labels: str) -> Manifest:

@@ -3,19 +3,23 @@
 The PersistentVolume controller is that of kube-controller-manager; the provisioner is played by the test.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from thalweg_controlplane import ApiError
+from support.replicas import running_replicas
+from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.client.objects import object_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLANE = {"controller_manager": True}
+#: KWOK keeps the nodes ready, however long a test takes: nodes without a kubelet get taints.
+PLANE = {"controller_manager": True, "kwok": True}
 SELECTED = "volume.kubernetes.io/selected-node"
 MADE = "csi.example.com"
 
@@ -29,7 +33,8 @@ async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
     for each in made:
         await scene.api.delete(object_path(each))
     for pod in await scene.pods():
-        await scene.api.delete(scene.path(pod["metadata"]["name"]))
+        with suppress_gone():  # KWOK, or its controller, was quicker
+            await scene.api.delete(scene.path(pod["metadata"]["name"]))
     for path in (f"/api/v1/namespaces/{scene.namespace}/persistentvolumeclaims", "/api/v1/persistentvolumes"):
         for each in await scene.api.list(path):
             name = each["metadata"]["name"]
@@ -37,6 +42,16 @@ async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
             await until(
                 lambda path=path, name=name: gone(scene, f"{path}/{name}"), 60, lambda name=name: f"{name} to go"
             )
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """An object that is to be deleted may be gone."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != 404:
+            raise
 
 
 async def delete(scene: ClusterScenario, path: str) -> None:
@@ -93,6 +108,12 @@ async def selected(scene: ClusterScenario, name: str, *, not_on: str = "") -> st
         return str(chosen) if chosen != not_on else ""
 
     return node(await scene.api.wait_for(object_path(claim(scene, name)), lambda each: bool(node(each))))
+
+
+def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
+    """The condition PodScheduled of a pod."""
+    (condition,) = (each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
+    return dict(condition)
 
 
 async def provision(scene: ClusterScenario, name: str, node: str) -> None:
@@ -156,9 +177,12 @@ async def test_a_volume_is_provisioned_on_the_planned_node(scene: ClusterScenari
     await scene.api.create(claim(scene, "data", of="made"))
     await scene.create("p", "2", volumes=mounted("data"))
     assert await selected(scene, "data") == "b"
-    assert "nodeName" not in (await scene.get("p"))["spec"]
+    awaited = f'persistentvolumeclaim "data" is not bound yet (provisioner {MADE})'
+    assert await scene.reason_of("p", awaited) == f"its volumes on b are not ready: {awaited}"
+    assert scheduled(await scene.get("p"))["reason"] == "WaitingForVolumes"
     await provision(scene, "data", "b")
     assert await scene.node_of("p") == "b"
+    assert scheduled(await scene.get("p"))["status"] == "True"
 
 
 async def test_a_provisioner_that_refuses(scene: ClusterScenario) -> None:
@@ -172,6 +196,53 @@ async def test_a_provisioner_that_refuses(scene: ClusterScenario) -> None:
     assert {first, second} == {"a", "b"}
     await provision(scene, "data", second)
     assert await scene.node_of("p") == second
+
+
+async def test_a_provisioner_that_refuses_every_node(scene: ClusterScenario) -> None:
+    """The pod is tried elsewhere, then it pauses; it is told who refuses, and goes as soon as one node will do."""
+    await scene.nodes("a", "b", cpu="8")
+    path = object_path(claim(scene, "data"))
+    await scene.api.create(claim(scene, "data", of="made"))
+    await scene.create("p", "1", volumes=mounted("data"))
+    tried = []
+    for _ in range(5):
+        tried.append(await selected(scene, "data"))
+        await scene.api.patch(path, {"metadata": {"annotations": {SELECTED: None}}})
+    assert set(tried) == {"a", "b"}
+    await scene.reason_of("p", f"(provisioner {MADE}); the Events of the claim say why")
+    assert scheduled(await scene.get("p"))["reason"] == "BackingOff"
+    last = await selected(scene, "data")
+    await provision(scene, "data", last)
+    assert await scene.node_of("p") == last
+
+
+async def test_a_leader_that_is_killed_meanwhile(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """One claim of a gang is bound, the other waits: the standby waits for it on the same node, and binds both pods."""
+    await scene.operator.stop()
+    gang = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
+    await scene.api.create_many([claim(scene, name, of="made") for name in ("one", "two")])
+    config = scene.operator.kubeconfig
+    try:
+        async with running_replicas(plane[1], [config, config], tmp_path) as replicas:
+            leader = await replicas.leader()
+            await scene.nodes("a", "b", cpu="8")
+            for name in ("one", "two"):
+                await scene.create(name, "1", volumes=mounted(name), annotations=gang)
+            nodes = {name: await selected(scene, name) for name in ("one", "two")}
+            await leader.kill()
+            await replicas.give_away()
+            await provision(scene, "one", nodes["one"])
+            await volume_of(scene, "one")
+            assert await replicas.leader(leader) is not leader
+            await scene.reason_of("two", f'its volumes on {nodes["two"]} are not ready: persistentvolumeclaim "two"')
+            assert not any(each["spec"].get("nodeName") for each in await scene.pods())
+            assert {name: await selected(scene, name) for name in ("one", "two")} == nodes
+            await provision(scene, "two", nodes["two"])
+            assert await scene.nodes_of("one", "two") == nodes
+    finally:
+        await scene.operator.start()
 
 
 async def test_an_operator_that_is_killed_meanwhile(scene: ClusterScenario) -> None:

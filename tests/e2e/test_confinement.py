@@ -229,6 +229,8 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "a volume's annotation": (volume(metadata(annotations={"example.com/a": "b"})), KEEPS),
     "a volume's label": (volume(metadata(labels={"a": "b"})), METADATA),
     "the volume of another claim": (volume(spec(claimRef={"name": "other"}), "taken"), KEEPS),
+    "the volume of an earlier claim of this name": (volume(spec(claimRef={"uid": "u"}), "known"), KEEPS),
+    "the uid of a claim taken off": (volume(spec(claimRef={"uid": None}), "known"), KEEPS),
     "a volume let go": (volume(spec(claimRef=None), "taken"), KEEPS),
     "a claim's volume": (claim(spec(volumeName="v")), SELECTS),
     "a claim's annotation": (claim(metadata(annotations={"example.com/a": "b"})), SELECTS),
@@ -411,7 +413,8 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
             await of_claim(name, taken, "/status").send(api)
     await api.create(event("there", "kubelet"))
     size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
-    for name, kept in (("v", {}), ("taken", {"claimRef": KEPT})):
+    kept_for: dict[str, Any] = {"v": {}, "taken": {"claimRef": KEPT}, "known": {"claimRef": {**KEPT, "uid": "theirs"}}}
+    for name, kept in kept_for.items():
         held = spec(capacity=size, hostPath={"path": "/v"}, **modes, **kept)
         await api.create({"apiVersion": "v1", "kind": "PersistentVolume", **metadata(name=name), **held})
     for name, annotations in (("c", {}), ("chosen", {SELECTED_NODE: "other"})):

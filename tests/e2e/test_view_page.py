@@ -23,6 +23,8 @@ def address() -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    # The view reads its page once, when the operator starts: the page's modules must be there by then.
+    await asyncio.to_thread(require_page)
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     async with running_operator(account, log, extender=("--view-listen", address)) as operator:
         yield operator
@@ -30,7 +32,6 @@ async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPat
 
 async def test_the_page_follows_the_cluster(scene: ClusterScenario, address: str) -> None:
     """With a token for the view the page shows what waits and what is placed, as it happens, without a reload."""
-    await asyncio.to_thread(require_page)
     await scene.nodes("n1", cpu="4")
     await scene.create("small", "1")
     await scene.node_of("small")

@@ -173,6 +173,36 @@ def test_a_gang_whose_volume_is_refused_gives_its_device_back() -> None:
     assert all(pod.node_name == "a" for pod in case.api.values())
 
 
+def test_a_gang_whose_provisioner_never_answers_gives_all_back() -> None:
+    """Devices and room are others' while the gang pauses; then the gang is tried again as a whole."""
+    case = Case()
+    members = gang("g", 2)
+    case.pod("p", device=True, of=members)
+    case.pod("q", volume=MADE, of=members)
+    case.round()
+    case.answer(Allocate)
+    case.answer(BindClaim)
+    case.pass_time(601)
+    assert case.phases() == {}
+    case.settle()
+    assert not case.has_device("p")
+    case.pod("other", device=True)
+    case.round()
+    assert case.phases() == {"other": Phase.PREPARING}
+    case.settle()
+    assert case.api[f"{NAMESPACE}/other"].node_name == "a"
+    case.remove_pod(f"{NAMESPACE}/other")
+    case.devices.follow_pods({"p", "q"})
+    case.show()
+    case.pass_time(61)
+    case.round()
+    assert case.phases() == dict.fromkeys("pq", Phase.PREPARING)
+    case.settle()
+    case.controllers_act()
+    case.settle()
+    assert [case.api[f"{NAMESPACE}/{name}"].node_name for name in "pq"] == ["a", "a"]
+
+
 def test_a_pod_that_its_gang_does_without_ends_alone() -> None:
     """The other one is bound, though no device can be had."""
     case = Case()
@@ -217,7 +247,10 @@ def test_overdue_claims_are_told_by_what_they_lack() -> None:
     case.pass_time(300)
     assert case.phases() == {"p": Phase.PREPARING}
     case.pass_time(301)
-    awaited = 'persistentvolumeclaim "p-data" is not bound yet, 10 minutes after that was asked for'
-    assert case.told() == [f"its volumes were not bound: {awaited}"]
+    awaited = 'persistentvolumeclaim "p-data" is not bound yet (persistentvolume "a-0")'
+    assert case.told() == [
+        f"its volumes on a are not ready: {awaited}",
+        f"its volumes were not bound: {awaited}, 10 minutes after that was asked for",
+    ]
     case.settle()
     assert not case.has_device("p")

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.effects import Bind, BindClaim, WriteCondition
+from thalweg_operator.reservations.effects import Bind, BindClaim, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import (
     Answer,
     PlanMade,
     PlannedPlacement,
+    PodsUnplaced,
     PoliciesChanged,
     TimePassed,
+    UnplacedPod,
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import backoff
@@ -22,6 +24,7 @@ from thalweg_operator.reservations.step.before_binding.volume_steps import BINDI
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy
+from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     ISCSI,
@@ -30,6 +33,7 @@ from flowcore.model.volumes import (
     ClaimVolume,
     Disk,
     PersistentVolume,
+    StorageClass,
     StorageObject,
     VolumeChoice,
     Volumes,
@@ -37,9 +41,12 @@ from flowcore.model.volumes import (
     key_of,
     volume_key,
 )
+from flowcore.planning.plan_document import PlanEviction
 
 POLICY = Policy("bound", delivery=Delivery.BINDER)
 HOST = "kubernetes.io/hostname"
+MODES = ("ReadWriteOnce",)
+VOLUME_OF_P = ClaimVolume("ns", "p")
 
 
 @dataclass
@@ -63,6 +70,7 @@ class PreparedCase:
         for name in ("a", "b"):
             self.ledger.upsert_node(Node(name, labels=((HOST, name),), allocatable=(("cpu", 1_000), ("pods", 10))))
             self.put(volume(f"v-{name}", name))
+        self.put(StorageClass("late", "csi.example.com", "WaitForFirstConsumer"))
         self.ledger.sync()
 
     def put(self, *stored: StorageObject) -> None:
@@ -84,7 +92,39 @@ class PreparedCase:
         ]
         self.ledger.apply(PlanMade(1, self.ledger.generation, planned, [group] if group else []))
 
-    def answer(self, write: BindClaim | Bind, answer: Answer, reason: str = "") -> None:
+    def plan_with_victims(self, pod: Pod, node: str, chosen: VolumeChoice, *victims: Pod, group: str = "") -> None:
+        """A pod that is to come once others have left."""
+        evictions = tuple(PlanEviction(each.key, each.uid, node, EvictionKind.PREEMPTION) for each in victims)
+        planned = PlannedPlacement(
+            pod, POLICY, node, (0, 0), group, False, victims=evictions, waits=True, volumes=(chosen,)
+        )
+        self.ledger.apply(PlanMade(1, self.ledger.generation, [planned], [group] if group else []))
+
+    def running(self, name: str, node: str) -> Pod:
+        """A pod of a low priority."""
+        pod = Pod("ns", name, f"u-{name}", PodClass((("cpu", 500),)), node_name=node, usage=(("cpu", 500),))
+        self.ledger.upsert_pod(pod)
+        return pod
+
+    def urgent(self, name: str) -> Pod:
+        """A pod of a high priority with a claim of its name, as large as a node."""
+        self.put(claim(name))
+        pod_class = PodClass((("cpu", 1_000),), priority=100, volumes=(ClaimVolume("ns", name),))
+        pod = Pod("ns", name, f"u-{name}", pod_class, scheduler_name=SCHEDULER_NAME)
+        self.ledger.upsert_pod(pod)
+        return pod
+
+    def evicted(self) -> list[str]:
+        """Names of the pods that are evicted. The API server agrees to all that it is asked about."""
+        names = []
+        while asked := [*self.ledger.taken(Evict), *self.ledger.taken(Nominate)]:
+            for write in asked:
+                if isinstance(write, Evict) and not write.dry_run:
+                    names.append(write.pod.name)
+                self.ledger.apply(WriteAnswered(write, Answer.DONE, ""))
+        return names
+
+    def answer(self, write: BindClaim | Bind | Evict, answer: Answer, reason: str = "") -> None:
         self.ledger.apply(WriteAnswered(write, answer, reason))
 
     def phases(self) -> dict[str, Phase]:
@@ -101,19 +141,29 @@ class PreparedCase:
             self.clock.now += 1.0
             self.ledger.apply(TimePassed())
 
+    def pauses(self, pod: Pod) -> bool:
+        """Whether no round plans it now."""
+        state = self.ledger.shell.state
+        return backoff.is_backing_off(state.cluster, state.ledger, pod, self.clock.now)
+
+    def pause(self, pod: Pod) -> float:
+        """How long a pod pauses now, in seconds."""
+        return self.ledger.ledger.record(pod).backoff_until - self.clock.now
+
     def told(self) -> list[str]:
         return [effect.reason for effect in self.ledger.taken(WriteCondition)]
 
 
 def claim(name: str, **fields: object) -> Claim:
-    fresh = Claim("ns", name, uid=f"c-{name}", storage_class="late", size=1, access_modes=("ReadWriteOnce",))
+    fresh = Claim("ns", name, uid=f"c-{name}", storage_class="late", size=1, access_modes=MODES)
     return msgspec.structs.replace(fresh, **fields)
 
 
 def volume(name: str, *nodes: str, kept_for: str = "") -> PersistentVolume:
     reach = (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)
     kept = ClaimRef("ns", kept_for, f"c-{kept_for}") if kept_for else None
-    return PersistentVolume(name, storage_class="late", size=1, claim=kept, available=not kept, affinity=reach)
+    free = PersistentVolume(name, storage_class="late", size=1, access_modes=MODES, affinity=reach)
+    return msgspec.structs.replace(free, claim=kept, available=not kept)
 
 
 def choice(name: str, held: str = "") -> VolumeChoice:
@@ -224,6 +274,27 @@ def test_a_plan_that_does_not_hold_is_dropped(world: PreparedCase, change: list[
     assert world.ledger.taken(BindClaim) == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"affinity": volume("v-b", "b").affinity},
+        {"storage_class": "other"},
+        {"size": 0},
+        {"access_modes": ("ReadOnlyMany",)},
+        {"volume_mode": "Block"},
+        {"available": False},
+        {"deleting": True},
+    ],
+)
+def test_a_volume_that_suits_its_claim_no_more(world: PreparedCase, change: dict[str, object]) -> None:
+    """It changed while the plan was made: the pod is planned anew, and nothing is written."""
+    pod = world.pod("p")
+    world.put(msgspec.structs.replace(volume("v-a", "a"), **change))
+    world.plan((pod, "a", choice("p", "v-a")))
+    assert world.phases() == {}
+    assert world.ledger.taken(BindClaim) == []
+
+
 def test_two_pods_never_get_one_volume(world: PreparedCase) -> None:
     """Not even if a plan says so."""
     pods = [world.pod(name) for name in ("p", "q")]
@@ -267,12 +338,11 @@ def test_a_provisioner_that_refuses(world: PreparedCase) -> None:
     world.put(claim("p", selected_node="a"))
     world.put(claim("p"))
     assert world.phases() == {}
-    assert world.told() == [
-        'its volumes were not bound: no volume is provisioned for persistentvolumeclaim "p" on node a'
-    ]
+    refusal = 'no volume is provisioned for persistentvolumeclaim "p" on node a (provisioner csi.example.com)'
+    assert world.told() == [f"its volumes were not bound: {refusal}; the Events of the claim say why"]
     state = world.ledger.shell.state
     assert backoff.rejected_nodes(state.cluster, state.ledger, pod, world.clock.now) == ["a"]
-    assert not backoff.is_backing_off(state.ledger, pod, world.clock.now)
+    assert not world.pauses(pod)
     world.plan((pod, "b", choice("p")))
     assert world.phases() == {"p": Phase.PREPARING}
 
@@ -307,7 +377,7 @@ def test_what_goes_wrong_meanwhile(world: PreparedCase, change: list[StorageObje
     world.put(*change)
     assert world.phases() == {}
     assert world.told() == [f"its volumes were not bound: {reason}"]
-    assert backoff.is_backing_off(world.ledger.ledger, pod, world.clock.now)
+    assert world.pauses(pod)
 
 
 def test_a_volume_that_is_taken_back_after_it_was_shown(world: PreparedCase) -> None:
@@ -325,11 +395,11 @@ def test_claims_that_are_not_bound_in_time(world: PreparedCase) -> None:
     world.plan((pod, "a", choice("p", "v-a")))
     world.waits(BINDING_SECONDS)
     assert world.phases() == {"p": Phase.PREPARING}
+    world.told()
     world.waits(2)
     assert world.phases() == {}
-    assert world.told() == [
-        'its volumes were not bound: persistentvolumeclaim "p" is not bound yet, 10 minutes after that was asked for'
-    ]
+    awaited = 'persistentvolumeclaim "p" is not bound yet (persistentvolume "v-a")'
+    assert world.told() == [f"its volumes were not bound: {awaited}, 10 minutes after that was asked for"]
 
 
 @pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.UNWANTED, Answer.RETRYING])
@@ -415,3 +485,202 @@ def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
     assert storage.promised_to("v-a") is None
     assert not storage.pods_that_await(claim_key("ns", "p"))
     assert (ledger.preparing, ledger.bound_together.members, ledger.bound_together.lost) == (set(), {}, {})
+
+
+@pytest.mark.parametrize(("held", "source"), [("", "provisioner csi.example.com"), ("v-a", 'persistentvolume "v-a"')])
+def test_a_pod_that_waits_for_its_volume_is_told(world: PreparedCase, held: str, source: str) -> None:
+    """Where it goes, which claim, and who is to make the volume: once, and not at once."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", held)))
+    world.waits(9)
+    assert world.told() == []
+    world.waits(60)
+    (effect,) = world.ledger.taken(WriteCondition)
+    awaited = f'persistentvolumeclaim "p" is not bound yet ({source})'
+    assert (effect.reason, effect.condition) == (f"its volumes on a are not ready: {awaited}", "WaitingForVolumes")
+    assert world.ledger.shell.pod_to_tell(pod.key, pod.uid) == pod
+
+
+def test_a_pod_with_two_claims_is_told_of_the_second(world: PreparedCase) -> None:
+    """Once the first is bound."""
+    pod = world.pod("p", volumes=(ClaimVolume("ns", "p"), ClaimVolume("ns", "q")))
+    world.put(claim("q"))
+    planned = PlannedPlacement(pod, POLICY, "a", (0, 0), "", False, volumes=(choice("p", "v-a"), choice("q")))
+    world.ledger.apply(PlanMade(1, world.ledger.generation, [planned], []))
+    world.waits(11)
+    world.put(*bound("p", "v-a"))
+    world.waits(1)
+    assert [reason.split('"')[1] for reason in world.told()] == ["p", "q"]
+
+
+def test_a_provisioner_that_refuses_every_node(world: PreparedCase) -> None:
+    """Other nodes are tried at once, not all of them: then the pod pauses, longer each time."""
+    pod, pauses = world.pod("p"), []
+    names = [f"n{number}" for number in range(12)]
+    for name in names:
+        world.ledger.upsert_node(Node(name, labels=((HOST, name),), allocatable=(("cpu", 1_000), ("pods", 10))))
+    for name in names:
+        world.plan((pod, name, choice("p")))
+        world.put(claim("p", selected_node=name))
+        world.put(claim("p"))
+        pauses.append(max(0.0, world.pause(pod)))
+        world.waits(pauses[-1])
+    assert pauses == [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_nodes_without_a_volume_are_counted(world: PreparedCase) -> None:
+    """The reason names three of them."""
+    pod = world.pod("p")
+    state = world.ledger.shell.state
+    for number in range(5):
+        name = f"n{number}"
+        world.ledger.upsert_node(Node(name, labels=((HOST, name),)))
+        backoff.node_rejected(state.cluster, state.ledger, pod, name, world.clock.now)
+    world.ledger.apply(PodsUnplaced([UnplacedPod(pod, POLICY, "It waits.", "VolumeBinding")]))
+    assert world.told() == ["It waits. No volume was provisioned for it on n0, n1, n2 and 2 more a short time ago."]
+
+
+def late(world: PreparedCase, pod: Pod) -> None:
+    """A provisioner does not answer in time."""
+    world.plan((pod, "a", choice("p")))
+    world.put(claim("p", selected_node="a"))
+    world.waits(BINDING_SECONDS + 1)
+    assert world.phases() == {}
+
+
+def test_a_provisioner_that_never_answers(world: PreparedCase) -> None:
+    """The pod pauses for longer each time, in the end for as long as it waits."""
+    pod, pauses = world.pod("p"), []
+    for _ in range(6):
+        late(world, pod)
+        pauses.append(world.pause(pod))
+        world.waits(pauses[-1])
+    assert pauses == [60, 120, 240, 480, 600, 600]
+
+
+def test_a_claim_that_is_bound_late_ends_the_pause(world: PreparedCase) -> None:
+    """The pod is planned at once."""
+    pod = world.pod("p")
+    late(world, pod)
+    assert world.pauses(pod)
+    rounds = world.ledger.rounds_requested
+    world.put(*bound("p", "v-a"))
+    assert world.ledger.rounds_requested > rounds
+    assert not world.pauses(pod)
+
+
+def test_nobody_leaves_again_for_a_pod_whose_volume_is_not_made(world: PreparedCase) -> None:
+    """Until its claim changes. Where there is room it is tried again."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    waiting = choice("p")
+    world.plan_with_victims(pod, "a", waiting, *low)
+    assert world.evicted() == ["low", "lower"]
+    for each in low:
+        world.ledger.delete_pod(each.key)
+    assert world.phases() == {"p": Phase.HELD}
+    late(world, pod)
+    others = [world.running(name, "a") for name in ("other", "another")]
+    world.waits(world.pause(pod))
+    world.told()
+    world.plan_with_victims(pod, "a", waiting, *others)
+    world.waits(1)
+    assert (world.evicted(), world.phases()) == ([], {})
+    (told,) = world.told()
+    assert told.startswith("nobody is evicted for it while these claims")
+    assert told.endswith(': persistentvolumeclaim "p"')
+    assert world.pauses(pod)
+    world.put(*bound("p", "v-a"))
+    world.plan_with_victims(pod, "a", waiting, *others)
+    assert sorted(world.evicted()) == ["another", "other"]
+
+
+def test_nobody_leaves_again_for_its_gang(world: PreparedCase) -> None:
+    """Also where another pod of the gang needs the room."""
+    gang = [world.pod("p"), world.urgent("q")]
+    late(world, gang[0])
+    low = [world.running(name, "b") for name in ("low", "lower")]
+    evictions = tuple(PlanEviction(each.key, each.uid, "b", EvictionKind.PREEMPTION) for each in low)
+    first, second = (
+        PlannedPlacement(pod, POLICY, node, (0, 0), "g", False, waits=True, volumes=(choice(pod.name),))
+        for pod, node in zip(gang, "ab", strict=True)
+    )
+    second = msgspec.structs.replace(second, victims=evictions)
+    world.ledger.apply(PlanMade(1, world.ledger.generation, [first, second], ["g"]))
+    world.waits(1)
+    assert (world.evicted(), world.phases()) == ([], {})
+
+
+def test_a_refusal_that_the_watch_never_showed(world: PreparedCase) -> None:
+    """A provisioner took its node back before a watch that began anew: it is asked once more, and the pod goes on."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    write = only(world.ledger.taken(BindClaim))
+    assert isinstance(write, BindClaim)
+    world.waits(30)
+    assert world.ledger.taken(BindClaim) == []  # it stands in line still
+    world.answer(write, Answer.DONE)
+    world.waits(9)
+    assert world.ledger.taken(BindClaim) == []
+    world.waits(1)
+    assert only(world.ledger.taken(BindClaim)) == write
+    world.waits(30)
+    assert world.ledger.taken(BindClaim) == []
+    world.answer(write, Answer.DONE)
+    world.put(claim("p", selected_node="a"))
+    world.put(claim("p"))
+    assert world.phases() == {}
+
+
+def taken_away(world: PreparedCase, what: str) -> None:
+    """Something happens to the volume that "p" is to have on node "a"."""
+    match what:
+        case "volume gone":
+            world.ledger.delete_storage(volume_key("v-a"))
+        case "claim gone":
+            world.ledger.delete_storage(claim_key("ns", "p"))
+        case "volume of another claim":
+            world.put(volume("v-a", "a", kept_for="other"))
+        case "claim bound elsewhere":
+            world.put(*bound("p", "v-b"))
+        case "provisioned elsewhere":
+            world.put(claim("p", selected_node="b"))
+
+
+@pytest.mark.parametrize(
+    "what", ["volume gone", "claim gone", "volume of another claim", "claim bound elsewhere", "provisioned elsewhere"]
+)
+def test_nobody_leaves_for_a_pod_whose_volume_is_gone(world: PreparedCase, what: str) -> None:
+    """While the API server is asked whether it would evict them, the pod loses its volume: they stay."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), *low)
+    checks = world.ledger.taken(Evict)
+    assert [check.dry_run for check in checks] == [True, True]
+    taken_away(world, what)
+    for check in checks:
+        world.answer(check, Answer.DONE)
+    world.waits(2)
+    assert world.evicted() == []
+    assert world.phases() == {}
+
+
+def test_they_leave_for_a_pod_whose_volume_is_there(world: PreparedCase) -> None:
+    """Nothing changed meanwhile."""
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    pod = world.urgent("p")
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), *low)
+    assert world.evicted() == ["low", "lower"]
+    assert world.phases() == {"p": Phase.AWAITING_VICTIM}
+
+
+def test_a_claim_for_one_pod_that_its_victim_uses(world: PreparedCase) -> None:
+    """Neither the pod itself nor who leaves for it stands in its way."""
+    alone = claim("p", access_modes=("ReadWriteOncePod",), bound=True, volume_name="v-a")
+    low = [world.running(name, "a") for name in ("low", "lower")]
+    user = msgspec.structs.replace(low[0], pod_class=msgspec.structs.replace(low[0].pod_class, volumes=(VOLUME_OF_P,)))
+    world.ledger.upsert_pod(user)
+    pod = world.urgent("p")
+    world.put(volume("v-a", "a", kept_for="p"), alone)
+    world.plan_with_victims(pod, "a", choice("p", "v-a"), user, low[1])
+    assert world.evicted() == ["low", "lower"]

@@ -221,7 +221,7 @@ def test_a_refused_pod_pauses(reason: str) -> None:
     (write,) = case.writes
     assert isinstance(write, Bind)
     effects = case.apply(WriteAnswered(write, Answer.REFUSED, reason))
-    assert backoff.is_backing_off(case.ledger, pod, case.now)
+    assert backoff.is_backing_off(case.cluster, case.ledger, pod, case.now)
     assert any(isinstance(effect, WriteCondition) for effect in effects) == bool(reason)
     assert not case.ledger.reservations
 
@@ -236,7 +236,7 @@ def test_what_was_not_sent_does_not_pause() -> None:
     case.put_node(msgspec.structs.replace(node(), labels=(("new", "label"),)))
     case.show()
     case.send(0)
-    assert not backoff.is_backing_off(case.ledger, pod, case.now)
+    assert not backoff.is_backing_off(case.cluster, case.ledger, pod, case.now)
     assert not case.ledger.reservations
 
 

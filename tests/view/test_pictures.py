@@ -39,6 +39,7 @@ from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.questions.scenario.planned_workloads import planned_workloads
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 ALL = AnswerContext(NOW)
 HOSTILE = "<script>alert(1)</script>"
@@ -470,6 +471,19 @@ def test_a_pod_that_the_newest_round_left_out_keeps_its_reason() -> None:
     data.scenario.cluster.put_pod(again)
     (before, after) = answer_pending(data, PendingQuery(), ALL).items
     assert (before.code, after.code) == ("NodeResourcesFit", "New")
+
+
+@pytest.mark.parametrize("code", [WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES])
+def test_a_pod_that_waits_for_its_claims(code: str) -> None:
+    """No round plans it any more: what it was told by who binds it is its reason."""
+    data, plan = planned(scenario_of([node("n0", "4"), pod("web-0", "2"), pod("web-1", "2")]))
+    data.source.kind = "live"
+    data.rounds.put(PlanDocument(plan.number + 1, NOW, 0.1, 0, 0, "flow", 1))
+    told = {"unschedulable_reason": code, "unschedulable_message": "its volumes on n0 are not ready"}
+    known = data.scenario.cluster.pods["default/web-1"]
+    data.scenario.cluster.put_pod(msgspec.structs.replace(known, **told))
+    answer = answer_pod(data, PodQuery("default", "web-1"), ALL)
+    assert (answer.state, answer.code, answer.reason) == ("Waiting", code, "its volumes on n0 are not ready")
 
 
 def test_a_pod_that_its_policy_proposes_to_move() -> None:

@@ -20,6 +20,7 @@ from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 #: Who waits for these need only wait: what would place it earlier comes after that.
 _WAIT = frozenset((WhyKind.VICTIMS_LEAVING, WhyKind.PLANNED, WhyKind.HANDED_OVER))
@@ -104,6 +105,13 @@ def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Findi
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
     if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
+        if pod.unschedulable_reason in (WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES):
+            return Finding(
+                WhyKind.PLANNED,
+                f"The plan has room for it on {placement.node}, and it is bound once its claims are ready.",
+                (f"It was told: {pod.unschedulable_message}",),
+                "Wait. If that lasts, look at the Events of its claims.",
+            )
         return Finding(
             WhyKind.PLANNED,
             f"It waits for nothing: the plan has room for it on {placement.node}.",

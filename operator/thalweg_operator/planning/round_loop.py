@@ -325,7 +325,7 @@ class RoundLoop:
             if delivery.blocked(pod):
                 blocked.append((pod, policy))
                 continue
-            if backoff.is_backing_off(ledger, pod, self._clock()):
+            if backoff.is_backing_off(cluster, ledger, pod, self._clock()):
                 paused.append(pod)
                 continue
             plannable.append(pod)

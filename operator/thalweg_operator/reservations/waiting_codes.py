@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flowcore.model.pods import Pod
-from flowcore.rules.reasons.codes import CODES
+from flowcore.rules.reasons.codes import CODES, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 #: The pod is being deleted.
 TERMINATING: Final = "Terminating"
@@ -21,8 +21,6 @@ GATE_OPENING: Final = "GateOpening"
 BACKING_OFF: Final = "BackingOff"
 #: Pods that are evicted for it must leave first.
 WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
-#: Its devices are allocated, and their driver has not said yet that they are ready.
-WAITING_FOR_DEVICES: Final = "WaitingForDevices"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
 #: Pods of its namespace cost much time, and are planned in parts.
@@ -30,7 +28,7 @@ AWAITING_TURN: Final = "AwaitingTurn"
 
 ALL_CODES: Final = CODES | {
     TERMINATING, GATED, INVALID, UNSUPPORTED, GATE_OPENING, BACKING_OFF,
-    WAITING_FOR_VICTIMS, WAITING_FOR_DEVICES, QUARANTINED, AWAITING_TURN,
+    WAITING_FOR_VICTIMS, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES, QUARANTINED, AWAITING_TURN,
 }  # fmt: skip
 """All values of the label ``reason`` of the metrics."""
 

@@ -85,7 +85,7 @@ class Rounds(ApiServer):
                 self.apply(GateUnneeded(pod))
             if policy is None or delivery_of(policy).blocked(pod):
                 continue
-            if not is_backing_off(self.ledger, pod, self.now):
+            if not is_backing_off(self.cluster, self.ledger, pod, self.now):
                 asked.append((pod, policy))
         takers = DeviceTakers(self.cluster, self.ledger).update({pod.key for pod, _ in asked}, fresh=True)
         self.cluster.devices.takers = tuple(takers or ())

@@ -12,6 +12,7 @@ from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.view_data import ViewData
 
@@ -111,6 +112,8 @@ def _not_planned(
         if not reason and (not newest or (scenario.complete and not governed.governs(pod))):
             continue
         code = NOT_PLANNED
+        if not reason and pod.unschedulable_reason in (WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES):
+            code, reason = pod.unschedulable_reason, pod.unschedulable_message
         if not reason:
             reason = pod.skip_reason
         if not reason:

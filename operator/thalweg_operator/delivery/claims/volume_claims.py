@@ -35,6 +35,7 @@ _CONFLICTS: Final = 5
 class _Meta(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
+    deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -49,9 +50,14 @@ class _Spec(msgspec.Struct, rename="camel"):
     volume_name: str | None = None
 
 
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
 class _Object(msgspec.Struct):
     metadata: _Meta
     spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
 _objects = JsonReader(_Object)
@@ -140,6 +146,10 @@ def _change_of_volume(write: BindClaim, known: _Object) -> dict[str, Any] | str 
             return f'persistentvolume "{choice.volume}" is kept for another claim'
         if kept_for.uid == choice.uid:
             return None
+    elif known.status.phase != "Available":
+        return f'persistentvolume "{choice.volume}" is not available'
+    if meta.deletion_timestamp:
+        return f'persistentvolume "{choice.volume}" is being deleted'
     metadata: dict[str, Any] = {"resourceVersion": meta.resource_version}
     if kept_for is None or not kept_for.name:
         # Whoever kept it for the claim himself keeps it when the claim is gone: then it is not said.
@@ -161,6 +171,8 @@ def _change_of_claim(write: BindClaim, known: _Object) -> dict[str, Any] | str |
     selected = (meta.annotations or {}).get(SELECTED_NODE)
     if known.spec.volume_name or selected == write.node:
         return None  # the watch will show it
+    if meta.deletion_timestamp:
+        return "it is being deleted"
     if selected is not None:
         return f"a volume is provisioned for it on node {selected}"
     return {

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
+from flowcore.model.volumes import Claim, key_of
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.records.pending import RejectedNode
 from thalweg_operator.reservations.ledger.victim_record import UnevictablePod
@@ -20,6 +21,11 @@ _MAX_POD_BACKOFF = 60.0
 _CONFLICT_BACKOFF = 0.25
 #: Seconds that a pod and a node that kube-scheduler rejected for it pause at most.
 _MAX_NODE_BACKOFF = 300.0
+#: How often in a short time a node may be rejected before the pod pauses by itself.
+_REJECTIONS_AT_ONCE = 3
+#: Seconds of the first and of the longest pause of a pod whose volumes were not there in time. At its longest it is the
+#: time that they are waited for: a provisioner that never answers then holds room half of the time.
+_FIRST_LATE_BACKOFF, _MAX_LATE_BACKOFF = 60.0, 600.0
 #: Seconds of the first and of the longest pause after a refused eviction.
 _FIRST_EVICTION_BACKOFF, _MAX_EVICTION_BACKOFF = 5.0, 300.0
 
@@ -45,10 +51,44 @@ def node_rejected(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, now: fl
     ledger.round_wanted = True
 
 
-def is_backing_off(ledger: Ledger, pod: Pod, now: float) -> bool:
-    """Whether a pod is not to be planned now."""
+def is_rejected_often(ledger: Ledger, pod: Pod) -> bool:
+    """Whether so many nodes were rejected for a pod that it is not to be planned at once."""
+    return sum(rejected.tries for rejected in ledger.record(pod).rejected_nodes.values()) > _REJECTIONS_AT_ONCE
+
+
+def volumes_late(ledger: Ledger, pod: Pod, claims: tuple[Claim, ...], now: float) -> None:
+    """Volumes of a pod were not there in time: it pauses, twice as long each time, until its claims change.
+
+    Args:
+        claims: those that were not bound, as they are.
+    """
+    record = ledger.record(pod)
+    record.backoff_until = now + min(_MAX_LATE_BACKOFF, _FIRST_LATE_BACKOFF * 2.0 ** min(record.late_tries, 16))
+    record.backoff_tries += 1
+    record.late_tries += 1
+    record.late_claims = claims
+
+
+def late_claims(cluster: Cluster, ledger: Ledger, pod: Pod) -> tuple[Claim, ...]:
+    """Volume claims of a pod that were not bound in time, and nothing has changed since."""
     record = ledger.known_record(pod)
-    return record is not None and record.backoff_until > now
+    if record is None or not record.late_claims or _have_changed(cluster, record.late_claims):
+        return ()
+    return record.late_claims
+
+
+def _have_changed(cluster: Cluster, claims: tuple[Claim, ...]) -> bool:
+    return any(cluster.storage.objects.get(key_of(claim)) != claim for claim in claims)
+
+
+def is_backing_off(cluster: Cluster, ledger: Ledger, pod: Pod, now: float) -> bool:
+    """Whether a pod is not to be planned now. Who waits for volumes is planned once one of its claims changes."""
+    record = ledger.known_record(pod)
+    if record is None:
+        return False
+    if record.late_claims and _have_changed(cluster, record.late_claims):
+        record.backoff_until, record.late_tries, record.late_claims = now, 0, ()
+    return record.backoff_until > now
 
 
 def rejected_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, now: float) -> list[str]:

@@ -61,6 +61,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
         volumes: what the volume claims of a pod that we bind get before its binding.
         volumes_shown: keys of those claims of which the watch has shown what we wrote.
+        volumes_written: when what we wrote for them was last answered; NEVER: it was not, or is being written again.
+        volumes_told: what the pod was last told of the volumes that it waits for.
         device_claims: what the device claims of a pod that we bind have or get there.
         devices_as_of: generation of the cluster that these were planned for.
         devices_asked_for: writes of these were asked for, and may have been carried out.
@@ -92,6 +94,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     rejected: bool = False
     volumes: tuple[VolumeChoice, ...] = ()
     volumes_shown: tuple[ClaimKey, ...] = ()
+    volumes_written: float = NEVER
+    volumes_told: str = ""
     device_claims: tuple[PlannedClaim, ...] = ()
     devices_as_of: int = 0
     devices_asked_for: bool = False

@@ -7,6 +7,7 @@ from typing import Final
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.model.volumes import Claim
 from thalweg_operator.reservations.effects import ClearNomination, Effect, Nominate, WriteCondition
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.ledger import Ledger
@@ -51,6 +52,11 @@ class LedgerState:
         """Pauses a pod for which the API server refuses a write, whatever its node, and tells it why."""
         backoff.refused(self.ledger, pod, self.now)
         self.effects.append(WriteCondition(pod, reason, code, steered))
+
+    def volumes_late(self, pod: Pod, claims: tuple[Claim, ...], reason: str) -> None:
+        """Pauses a pod whose claims were not bound in time, and tells it why."""
+        backoff.volumes_late(self.ledger, pod, claims, self.now)
+        self.effects.append(WriteCondition(pod, reason, BACKING_OFF))
 
     def write_nomination(self, pod: Pod, **fields: object) -> None:
         """Writes the node of a pod's reservation on the pod, for the first time or once more.

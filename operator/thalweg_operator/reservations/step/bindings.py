@@ -71,7 +71,7 @@ def send_again(state: State) -> None:
             begun[gang.key] = has_begun(cluster, ledger, gang.key)
         if gang is None or not begun[gang.key]:
             ledger.release(key, reservation.pod.uid)
-        elif not backoff.is_backing_off(ledger, reservation.pod, state.now):
+        elif not backoff.is_backing_off(cluster, ledger, reservation.pod, state.now):
             write = Bind(reservation.pod, reservation.node, reservation.generation)
             if not may_take_place(state, reservation) or bind_problem(cluster, ledger, write, retry=True):
                 ledger.release(key, reservation.pod.uid)

@@ -30,11 +30,12 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
 from thalweg_operator.reservations.step.before_binding import preparing
-from thalweg_operator.reservations.step.before_binding.volume_steps import needed
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
+from thalweg_operator.reservations.victims.messages import joined
 from thalweg_operator.reservations.victims.replaced import named_victim
+from thalweg_operator.reservations.volume_needs import needed
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
 
 
@@ -108,6 +109,8 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
     reserved = Reserved(pod, placement, signature, owner, group, optional)
     if plan.in_groups:
         plan.waiting.append(reserved)
+    elif _refused_for_volumes(state, reserved):
+        state.effects.append(CountPlacement("dropped"))
     else:
         _hand_on(state, plan, reserved)
 
@@ -230,7 +233,8 @@ def _whole_groups(state: State, plan: PlanInHand, generation: int) -> list[Reser
         standing = []
         for reserved in placed:
             group, pod = reserved.group, reserved.pod
-            if group not in broken and _stands(state, reserved, generation):
+            is_refused = _is_ours(state, reserved) and _refused_for_volumes(state, reserved)
+            if group not in broken and not is_refused and _stands(state, reserved, generation):
                 standing.append(reserved)
                 continue
             if group and not reserved.optional:
@@ -243,6 +247,23 @@ def _whole_groups(state: State, plan: PlanInHand, generation: int) -> list[Reser
         if len(standing) == len(placed):
             return standing
         placed, state.ledger.round_wanted = standing, True
+
+
+def _refused_for_volumes(state: State, reserved: Reserved) -> bool:
+    """Whether a pod is given up for which others would leave, though its volumes were not there in time before.
+
+    Who left for it would have left in vain once more. It pauses, as after that time.
+    """
+    ledger, pod = state.ledger, reserved.pod
+    late = backoff.late_claims(state.cluster, ledger, pod)
+    if not late or not ledger.waits_for_victim(pod.key):
+        return False
+    names = joined([f'persistentvolumeclaim "{claim.name}"' for claim in late])
+    text = f"nobody is evicted for it while these claims, which were not bound in time, are as they were: {names}"
+    state.volumes_late(pod, late, text)
+    ledger.release(pod.key, pod.uid)
+    ledger.round_wanted = True
+    return True
 
 
 def _stands(state: State, reserved: Reserved, generation: int) -> bool:
@@ -301,7 +322,7 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
         if unplaced.planned:
             rejected = backoff.rejected_nodes(state.cluster, state.ledger, pod, state.now)
             if rejected:
-                nodes = ", ".join(rejected)
+                nodes = joined(rejected)
                 if delivery.steered:
                     text += f" kube-scheduler refused it on {nodes}: {pod.unschedulable_message}"
                 else:

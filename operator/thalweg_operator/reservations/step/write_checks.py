@@ -25,10 +25,10 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
-from thalweg_operator.reservations.step.before_binding.volume_steps import has_volumes
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
+from thalweg_operator.reservations.volume_needs import has_volumes
 
 #: Phases in which a pod's claims are written: before that nobody is bound.
 _HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
@@ -168,13 +168,14 @@ def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
 def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:
     """The pod as it is now if it is still to be told why it waits. One with a reservation is on its way to its node.
 
-    Unless it waits for a victim, or for its devices, or pauses.
+    Unless it waits for a victim, or for its volumes or devices, or pauses.
     """
     pod = cluster.waiting.get(key)
     if pod is None or pod.uid != uid:
         return None
     reservation = ledger.reservations.get(key)
-    waits = key in ledger.paused or (key in ledger.preparing and reservation is not None and reservation.device_claims)
+    claims = reservation is not None and (reservation.volumes or reservation.device_claims)
+    waits = key in ledger.paused or (key in ledger.preparing and claims)
     if reservation is not None and not waits and not ledger.waits_for_victim(key):
         record = ledger.known_record(pod)
         return pod if record is not None and record.opening_refused else None

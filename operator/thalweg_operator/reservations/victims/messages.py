@@ -14,7 +14,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
 from thalweg_operator.reservations.victims.replacements import is_place, place_key
 
-#: Pods that a message names.
+#: Names in a message.
 _MAX_NAMED = 3
 
 
@@ -26,7 +26,7 @@ def named(pod: Pod, namespace: str) -> str:
 def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
     """Message to a victim."""
     pods = [ledger.reservations[key].pod for key in waiting_pods(record)]
-    names = _joined([named(pod, record.pod.namespace) for pod in pods])
+    names = joined([named(pod, record.pod.namespace) for pod in pods])
     if record.departure is Departure.REPLACEMENT:
         message = f"{names} replaces this pod."
     else:
@@ -39,7 +39,7 @@ def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
 
 def preemptors(record: VictimRecord) -> str:
     """For whom a victim leaves, for the log."""
-    return _joined(waiting_pods(record))
+    return joined(waiting_pods(record))
 
 
 def waiting_pods(record: VictimRecord) -> list[str]:
@@ -53,7 +53,7 @@ def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:
     names = [named(record.pod, pod.namespace) for record in records]
     if len(records) == 1:
         return f"Waiting for {names[0]} to terminate on {records[0].pod.node_name}."
-    return f"Waiting for {len(records)} pods to terminate: {_joined(names)}."
+    return f"Waiting for {len(records)} pods to terminate: {joined(names)}."
 
 
 def refusal(pod: Pod, victim: Pod, reason: str) -> str:
@@ -63,6 +63,7 @@ def refusal(pod: Pod, victim: Pod, reason: str) -> str:
     return f"{named(victim, pod.namespace)}: {reason}"
 
 
-def _joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -10,9 +10,10 @@ round again, which judges them by every filter as things are then; only then are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
+from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
@@ -31,6 +32,7 @@ from thalweg_operator.reservations.victims.independent_evictions import is_indep
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, open_place, place_key, place_waits
 from thalweg_operator.reservations.victims.state import VictimsState
+from thalweg_operator.reservations.volume_needs import needed
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 #: Seconds that the API server may take to evict the victims before the room is given back for a while.
@@ -355,7 +357,16 @@ def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
         and (pod.pod_class, pod.signature) == (planned.pod_class, planned.signature)
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, pod.key)
+        and _may_have_volumes(cluster, reservation, records)
     )
+
+
+def _may_have_volumes(cluster: Cluster, reservation: Reservation, records: Sequence[VictimRecord]) -> bool:
+    """Whether a pod that we bind still gets its volumes: nobody leaves in vain for one that could not start."""
+    if reservation.owner is not Owner.BINDER:
+        return True
+    leaving = [reservation.pod, *(record.pod for record in records)]
+    return needed(cluster, reservation.pod, reservation.node, reservation.volumes, leaving) is not None
 
 
 def is_whole(ledger: Ledger, reservation: Reservation) -> bool:

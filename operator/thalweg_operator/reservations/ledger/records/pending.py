@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.model.volumes import Claim
+
 
 class RejectedNode(msgspec.Struct, frozen=True, gc=False):
-    """A node that kube-scheduler's filters rejected for the pod.
+    """A node that kube-scheduler's filters rejected for the pod, or for which no volume was provisioned.
 
     Attributes:
         until: end of the pause of this pod and node, by the monotonic clock.
@@ -32,6 +34,8 @@ class PendingRecord:
         plannable_since: when it could first be planned, by the wall clock; None: no round has asked.
         backoff_until, backoff_tries: end of its pause, and how often a write for it was refused.
         rejected_nodes: by name.
+        late_claims, late_tries: its volume claims that were not bound in time, as they were then, and how often that
+            happened in a row. Nobody leaves for it while they stay so.
         held_at, refused_node: when kube-scheduler was last answered with no node, and the nominated node that its own
             filters refused for good in this attempt; None: it does not sleep for that.
         refused_early: its own filters refused the nominated node then, and may let it pass a little later.
@@ -48,6 +52,8 @@ class PendingRecord:
     backoff_until: float = 0.0
     backoff_tries: int = 0
     rejected_nodes: dict[str, RejectedNode] = field(default_factory=dict)
+    late_claims: tuple[Claim, ...] = ()
+    late_tries: int = 0
     held_at: float | None = None
     refused_node: str = ""
     refused_early: bool = False

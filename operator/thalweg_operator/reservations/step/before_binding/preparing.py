@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WriteCondition
 from thalweg_operator.reservations.events import Answer
@@ -24,7 +25,7 @@ from thalweg_operator.reservations.step.before_binding import device_steps, rele
 from thalweg_operator.reservations.step.before_binding.progress import ClaimsState, Progress
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
-from thalweg_operator.reservations.waiting_codes import BACKING_OFF, WAITING_FOR_DEVICES
+from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
 def is_needed(reservation: Reservation) -> bool:
@@ -48,6 +49,8 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             bound_with=group,
             is_ready=not is_needed(reservation),
             volumes_shown=(),
+            volumes_written=NEVER,
+            volumes_told="",
             devices_asked_for=bool(reservation.device_claims),
             devices_written=False,
             generation=cluster.generation,
@@ -70,6 +73,8 @@ def answered(state: State, write: Allocate | BindClaim, answer: Answer, reason: 
         case Answer.DONE:
             if isinstance(write, Allocate):
                 known = state.ledger.change(write.pod.key, devices_written=True)
+            else:
+                known = state.ledger.change(write.pod.key, volumes_written=state.now)
             if known.waits_since == NEVER:
                 known = state.ledger.change(write.pod.key, waits_since=state.now)
             _look_at(state, known)
@@ -119,11 +124,28 @@ def time_passed(state: State) -> None:
         if not _stands(state, reservation):
             _end(state, reservation)
             continue
-        message = volume_steps.overdue(cluster, reservation, state.now) or device_steps.overdue(
-            cluster, reservation, state.now, state.device_timeout
-        )
+        late = volume_steps.overdue(cluster, reservation, state.now)
+        if late:
+            state.volumes_late(reservation.pod, volume_steps.unbound(cluster, reservation), late)
+            _end(state, reservation)
+            continue
+        message = device_steps.overdue(cluster, reservation, state.now, state.device_timeout)
         if message:
             _give_up(state, reservation, ClaimsState(Progress.FAILED, message))
+            continue
+        _remind(state, reservation)
+
+
+def _remind(state: State, reservation: Reservation) -> None:
+    """Tells a pod that it waits for its volumes, and writes again what the watch does not show."""
+    cluster, ledger, key = state.cluster, state.ledger, reservation.pod.key
+    message = volume_steps.waiting_message(cluster, reservation, state.now)
+    if message and message != reservation.volumes_told:
+        reservation = ledger.change(key, volumes_told=message)
+        state.effects.append(WriteCondition(reservation.pod, message, WAITING_FOR_VOLUMES))
+    if volume_steps.is_unseen(reservation, state.now):
+        reservation = ledger.change(key, volumes_written=NEVER)
+        state.effects += volume_steps.writes(cluster, reservation)
 
 
 def settle(state: State) -> None:
@@ -199,7 +221,10 @@ def _give_up(state: State, reservation: Reservation, claims: ClaimsState) -> Non
         backoff.conflicted(state.ledger, pod, state.now)
     elif claims.progress is Progress.NODE_REFUSED:
         state.node_rejected(pod, reservation.node)
-        state.effects.append(WriteCondition(pod, claims.message, BACKING_OFF))
+        if backoff.is_rejected_often(state.ledger, pod):
+            state.pod_refused(pod, claims.message)  # a provisioner that refuses every node
+        else:
+            state.effects.append(WriteCondition(pod, claims.message, BACKING_OFF))
     else:
         state.pod_refused(pod, claims.message)
     _end(state, reservation)
