@@ -193,9 +193,9 @@ class ClaimableDevices:
             answer = self.answer(claims, node, spend)
         if answer == _LATER:
             return None
-        answers[place] = found = None if isinstance(answer, ClaimRejection) else answer
+        answers[place] = None if isinstance(answer, ClaimRejection) else answer
         self._memory.size += 1
-        return found
+        return answers[place]
 
     def planned_claims(self, pod: ClaimingPod) -> tuple[PlannedClaim, ...] | None:
         """What each claim of a planned pod has or gets; None: one of them gets nothing.
