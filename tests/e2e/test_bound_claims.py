@@ -54,12 +54,6 @@ def suppress_gone() -> Iterator[None]:
             raise
 
 
-async def delete(scene: ClusterScenario, path: str) -> None:
-    """Deletes an object whatever finalizers it has."""
-    await scene.api.delete(path)
-    await until(lambda: gone(scene, path), 60, lambda: f"{path} to be gone")
-
-
 async def gone(scene: ClusterScenario, path: str) -> bool:
     """A finalizer that comes back while we take it off keeps an object for a while."""
     try:
