@@ -255,3 +255,15 @@ def test_claims_of_many_sizes_that_the_same_volumes_can_hold_are_judged_once(mon
         rejected = [each.nodes.tolist() for each in volume_binding.rejections(pod.pod_class.volumes, storage, table)]
         assert [False, True] in rejected, "the second node has no volume"
     assert len(judged) == 1
+
+
+@pytest.mark.parametrize("kept_for", ["", "c"])
+def test_a_volume_that_changes_costs_the_same_however_many_there_are(kept_for: str) -> None:
+    """Also where all of them name one claim."""
+
+    def work(count: int) -> int:
+        volumes = [volume(f"v{place}", 1, kept_for=kept_for) for place in range(count)]
+        storage = Storage.of(volumes, [])
+        return lines_run(lambda: storage.put(volume("v0", 2, kept_for=kept_for)))
+
+    assert work(1000) == work(10)

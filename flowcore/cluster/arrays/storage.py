@@ -36,7 +36,8 @@ class Storage:
     Attributes:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
         mounted: volumes that the pods of a node mount, by node; without the nodes where there are none.
-        memo: results that filters cache; cleared with every change.
+        memo: results that filters cache; cleared when an object changes.
+        mount_memo: the same for results that read what is mounted, too; cleared when that changes as well.
         by_table: the same for results that no storage object changes, but a change of the nodes.
     """
 
@@ -48,13 +49,14 @@ class Storage:
         self.drivers: dict[str, CsiDriver] = {}
         self.mounted: dict[str, Volumes] = {}
         self.memo: dict[str, Any] = {}
+        self.mount_memo: dict[str, Any] = {}
         self.by_table: dict[str, Any] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._capacities: dict[ClaimKey, Capacity] = {}
-        # Most volumes are bound to a claim. Among the others a claim takes the smallest that is large enough.
-        self._free: dict[str, set[str]] = {}
-        self._in_order: dict[str, tuple[PersistentVolume, ...]] = {}
-        self._kept: dict[ClaimKey, tuple[str, ...]] = {}
+        # Volumes by whom they serve: the claim that one is kept for, as most are, or else all claims of a class. In
+        # order where that was asked for: a claim takes the smallest that is large enough.
+        self._serving: dict[ClaimKey | str, set[str]] = {}
+        self._in_order: dict[ClaimKey | str, tuple[PersistentVolume, ...]] = {}
         self._attached: dict[str, set[str]] = {}
         self._spaces: dict[str, set[ClaimKey]] = {}
 
@@ -106,6 +108,7 @@ class Storage:
     def drop(self, key: StorageKey) -> None:
         """An object is gone; it need not have been known."""
         self.memo.clear()
+        self.mount_memo.clear()
         kind, namespace, name = key
         match kind:
             case "PersistentVolumeClaim":
@@ -131,7 +134,7 @@ class Storage:
 
     def mount(self, node: str, volumes: Volumes) -> None:
         """Replaces the volumes that the pods of a node mount."""
-        self.memo.clear()
+        self.mount_memo.clear()
         self.mounted.pop(node, None)
         if volumes:
             self.mounted[node] = volumes
@@ -145,7 +148,17 @@ class Storage:
         coming = [each for each in pods if each[1]]
         if not coming:
             return self
-        changed = self._copy()
+        promised = [choice for _, _, choices in coming for choice in choices]
+        moved = {_served_by(self.volumes[choice.volume]) for choice in promised if choice.volume in self.volumes}
+        changed = copy(self)
+        changed.memo, changed.mount_memo = {}, {}
+        for name in ("claims", "volumes", "mounted", "_in_order"):
+            setattr(changed, name, dict(getattr(self, name)))
+        changed._serving = self._serving | {  # noqa: SLF001 - its own
+            served: set(self._serving[served])
+            for served in moved.union(choice.key for choice in promised)
+            if served in self._serving
+        }
         for node, volumes, choices in coming:
             changed.mounted[node] = changed.mounted.get(node, ()) + volumes
             for choice in choices:
@@ -154,58 +167,43 @@ class Storage:
         return changed
 
     def without(self, node: str, volumes: Volumes) -> Storage:
-        """The storage with some volumes of a node not mounted; costs the number of nodes with volumes."""
+        """The storage with some volumes of a node not mounted; costs the number of nodes with volumes.
+
+        The objects are the same, and what is remembered of them.
+        """
         if not volumes:
             return self
         without = copy(self)
         left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
-        without.mounted, without.memo = {**self.mounted, node: left}, {}
+        without.mounted, without.mount_memo = {**self.mounted, node: left}, {}
         return without
 
-    def _copy(self) -> Storage:
-        """A copy whose claims, volumes and mounts change independently."""
-        copied = copy(self)
-        for name in ("claims", "volumes", "mounted", "_in_order", "_kept"):
-            setattr(copied, name, dict(getattr(self, name)))
-        copied._free = {name: set(free) for name, free in self._free.items()}  # noqa: SLF001 - its own
-        copied.memo = {}
-        return copied
-
     def _index(self, volume: PersistentVolume) -> None:
-        if volume.claim is None:
-            self._free.setdefault(volume.storage_class, set()).add(volume.name)
-            self._in_order.pop(volume.storage_class, None)
-        else:
-            key = volume.claim.namespace, volume.claim.name
-            self._kept[key] = (*self._kept.get(key, ()), volume.name)
+        self._serving.setdefault(_served_by(volume), set()).add(volume.name)
+        self._in_order.pop(_served_by(volume), None)
 
     def _unindex(self, volume: PersistentVolume) -> None:
-        if volume.claim is None:
-            _remove(self._free, volume.storage_class, volume.name)
-            self._in_order.pop(volume.storage_class, None)
-        else:
-            key = volume.claim.namespace, volume.claim.name
-            self._kept[key] = tuple(name for name in self._kept[key] if name != volume.name)
-            if not self._kept[key]:
-                del self._kept[key]
+        _remove(self._serving, _served_by(volume), volume.name)
+        self._in_order.pop(_served_by(volume), None)
 
     # --- questions ---
 
     def free(self, storage_class: str) -> tuple[PersistentVolume, ...]:
         """Volumes of a class without a claim, by size and then by name."""
-        if storage_class not in self._free:
-            return ()  # claims may name any class: misses are not cached
-        volumes = self._in_order.get(storage_class)
-        if volumes is None:
-            volumes = self._in_order[storage_class] = self._sorted(self._free[storage_class])
-        return volumes
+        return self._ordered(storage_class)
 
     def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:
-        """Volumes bound to a claim of this name, in the same order."""
-        return self._sorted(self._kept.get((claim.namespace, claim.name), ()))
+        """Volumes kept for a claim of this name, in the same order."""
+        return self._ordered((claim.namespace, claim.name))
 
-    def _sorted(self, names: Iterable[str]) -> tuple[PersistentVolume, ...]:
-        return tuple(sorted((self.volumes[name] for name in names), key=lambda volume: (volume.size, volume.name)))
+    def _ordered(self, served: ClaimKey | str) -> tuple[PersistentVolume, ...]:
+        if served not in self._serving:
+            return ()  # claims may name any class: misses are not cached
+        volumes = self._in_order.get(served)
+        if volumes is None:
+            members = (self.volumes[name] for name in self._serving[served])
+            volumes = self._in_order[served] = tuple(sorted(members, key=lambda volume: (volume.size, volume.name)))
+        return volumes
 
     def attached_to(self, node: str) -> list[VolumeAttachment]:
         """Attachments to a node, by name."""
@@ -214,6 +212,12 @@ class Storage:
     def spaces(self, storage_class: str) -> list[Capacity]:
         """Capacities of a class, by key."""
         return [self._capacities[key] for key in sorted(self._spaces.get(storage_class, ()))]
+
+
+def _served_by(volume: PersistentVolume) -> ClaimKey | str:
+    """Whom a volume serves: the claim that it is kept for, or all claims of its class."""
+    claim = volume.claim
+    return volume.storage_class if claim is None else (claim.namespace, claim.name)
 
 
 def promised_volume(volume: PersistentVolume, choice: VolumeChoice) -> PersistentVolume:
