@@ -36,7 +36,10 @@ class Storage:
     Attributes:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
         mounted: volumes that the pods of a node mount, by node; without the nodes where there are none.
-        memo: results that filters cache; cleared with every change.
+        promised: names of volumes that are promised to claims, and still listed as free.
+        memo: results that filters cache; forgotten when an object changes.
+        mount_memo: the same for results that read what is mounted, too; forgotten when that changes as well.
+        free_memo: the same for results that read the lists of free volumes, whatever is promised.
         by_table: the same for results that no storage object changes, but a change of the nodes.
     """
 
@@ -47,14 +50,17 @@ class Storage:
         self.csi_nodes: dict[str, CsiNode] = {}
         self.drivers: dict[str, CsiDriver] = {}
         self.mounted: dict[str, Volumes] = {}
+        self.promised: frozenset[str] = frozenset()
         self.memo: dict[str, Any] = {}
+        self.mount_memo: dict[str, Any] = {}
+        self.free_memo: dict[str, Any] = {}
         self.by_table: dict[str, Any] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._capacities: dict[ClaimKey, Capacity] = {}
-        # Most volumes are bound to a claim. Among the others a claim takes the smallest that is large enough.
-        self._free: dict[str, set[str]] = {}
-        self._in_order: dict[str, tuple[PersistentVolume, ...]] = {}
-        self._kept: dict[ClaimKey, tuple[str, ...]] = {}
+        # Volumes by whom they serve: the claim that one is kept for, as most are, or else all claims of a class. In
+        # order where that was asked for: a claim takes the smallest that is large enough.
+        self._serving: dict[ClaimKey | str, set[str]] = {}
+        self._in_order: dict[ClaimKey | str, tuple[PersistentVolume, ...]] = {}
         self._attached: dict[str, set[str]] = {}
         self._spaces: dict[str, set[ClaimKey]] = {}
 
@@ -105,7 +111,7 @@ class Storage:
 
     def drop(self, key: StorageKey) -> None:
         """An object is gone; it need not have been known."""
-        self.memo.clear()
+        self.memo, self.mount_memo, self.free_memo = {}, {}, {}
         kind, namespace, name = key
         match kind:
             case "PersistentVolumeClaim":
@@ -131,7 +137,7 @@ class Storage:
 
     def mount(self, node: str, volumes: Volumes) -> None:
         """Replaces the volumes that the pods of a node mount."""
-        self.memo.clear()
+        self.mount_memo = {}
         self.mounted.pop(node, None)
         if volumes:
             self.mounted[node] = volumes
@@ -145,67 +151,65 @@ class Storage:
         coming = [each for each in pods if each[1]]
         if not coming:
             return self
-        changed = self._copy()
+        changed = copy(self)
+        changed.memo, changed.mount_memo = {}, {}
+        for name in ("claims", "volumes", "mounted", "_serving", "_in_order"):
+            setattr(changed, name, dict(getattr(self, name)))
         for node, volumes, choices in coming:
             changed.mounted[node] = changed.mounted.get(node, ()) + volumes
             for choice in choices:
-                volume, claim = changed.volumes.get(choice.volume), changed.claims[choice.key]
-                changed.put(promised_claim(claim, node) if volume is None else promised_volume(volume, choice))
+                changed._promise(choice, node)  # noqa: SLF001 - its own
         return changed
 
-    def without(self, node: str, volumes: Volumes) -> Storage:
-        """The storage with some volumes of a node not mounted; costs the number of nodes with volumes."""
-        if not volumes:
-            return self
-        without = copy(self)
-        left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
-        without.mounted, without.memo = {**self.mounted, node: left}, {}
-        return without
+    def _promise(self, choice: VolumeChoice, node: str) -> None:
+        """A claim gets what was chosen for it; the lists of free volumes stay as they are, other storages have them."""
+        volume = self.volumes.get(choice.volume)
+        if volume is None:
+            self.claims[choice.key] = promised_claim(self.claims[choice.key], node)
+            return
+        self._ordered(volume.storage_class)  # lists the volume as it was
+        self.volumes[volume.name] = promised_volume(volume, choice)
+        self.promised |= {volume.name}
+        self._serving[choice.key] = self._serving.get(choice.key, set()) | {volume.name}
+        self._in_order.pop(choice.key, None)
 
-    def _copy(self) -> Storage:
-        """A copy whose claims, volumes and mounts change independently."""
-        copied = copy(self)
-        for name in ("claims", "volumes", "mounted", "_in_order", "_kept"):
-            setattr(copied, name, dict(getattr(self, name)))
-        copied._free = {name: set(free) for name, free in self._free.items()}  # noqa: SLF001 - its own
-        copied.memo = {}
-        return copied
+    def with_mounted(self, mounted: Mapping[str, Volumes]) -> Storage:
+        """The storage with these volumes mounted on some nodes, and no others there.
+
+        It costs the number of nodes with volumes. The objects are the same, and what is remembered of them.
+        """
+        if not mounted:
+            return self
+        changed = copy(self)
+        changed.mounted, changed.mount_memo = {**self.mounted, **mounted}, {}
+        return changed
 
     def _index(self, volume: PersistentVolume) -> None:
-        if volume.claim is None:
-            self._free.setdefault(volume.storage_class, set()).add(volume.name)
-            self._in_order.pop(volume.storage_class, None)
-        else:
-            key = volume.claim.namespace, volume.claim.name
-            self._kept[key] = (*self._kept.get(key, ()), volume.name)
+        self._serving.setdefault(_served_by(volume), set()).add(volume.name)
+        self._in_order.pop(_served_by(volume), None)
 
     def _unindex(self, volume: PersistentVolume) -> None:
-        if volume.claim is None:
-            _remove(self._free, volume.storage_class, volume.name)
-            self._in_order.pop(volume.storage_class, None)
-        else:
-            key = volume.claim.namespace, volume.claim.name
-            self._kept[key] = tuple(name for name in self._kept[key] if name != volume.name)
-            if not self._kept[key]:
-                del self._kept[key]
+        _remove(self._serving, _served_by(volume), volume.name)
+        self._in_order.pop(_served_by(volume), None)
 
     # --- questions ---
 
     def free(self, storage_class: str) -> tuple[PersistentVolume, ...]:
-        """Volumes of a class without a claim, by size and then by name."""
-        if storage_class not in self._free:
-            return ()  # claims may name any class: misses are not cached
-        volumes = self._in_order.get(storage_class)
-        if volumes is None:
-            volumes = self._in_order[storage_class] = self._sorted(self._free[storage_class])
-        return volumes
+        """Volumes of a class without a claim, and ``promised`` ones among them, by size and then by name."""
+        return self._ordered(storage_class)
 
     def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:
-        """Volumes bound to a claim of this name, in the same order."""
-        return self._sorted(self._kept.get((claim.namespace, claim.name), ()))
+        """Volumes kept for a claim of this name, in the same order."""
+        return self._ordered((claim.namespace, claim.name))
 
-    def _sorted(self, names: Iterable[str]) -> tuple[PersistentVolume, ...]:
-        return tuple(sorted((self.volumes[name] for name in names), key=lambda volume: (volume.size, volume.name)))
+    def _ordered(self, served: ClaimKey | str) -> tuple[PersistentVolume, ...]:
+        if served not in self._serving:
+            return ()  # claims may name any class: misses are not cached
+        volumes = self._in_order.get(served)
+        if volumes is None:
+            members = (self.volumes[name] for name in self._serving[served])
+            volumes = self._in_order[served] = tuple(sorted(members, key=lambda volume: (volume.size, volume.name)))
+        return volumes
 
     def attached_to(self, node: str) -> list[VolumeAttachment]:
         """Attachments to a node, by name."""
@@ -214,6 +218,12 @@ class Storage:
     def spaces(self, storage_class: str) -> list[Capacity]:
         """Capacities of a class, by key."""
         return [self._capacities[key] for key in sorted(self._spaces.get(storage_class, ()))]
+
+
+def _served_by(volume: PersistentVolume) -> ClaimKey | str:
+    """Whom a volume serves: the claim that it is kept for, or all claims of its class."""
+    claim = volume.claim
+    return volume.storage_class if claim is None else (claim.namespace, claim.name)
 
 
 def promised_volume(volume: PersistentVolume, choice: VolumeChoice) -> PersistentVolume:

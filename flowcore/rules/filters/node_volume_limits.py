@@ -164,7 +164,7 @@ def _with_csi(storage: Storage, table: NodeTable) -> Bools:
 
 
 def _loads(storage: Storage, table: NodeTable) -> _Loads:
-    known: _Loads | None = storage.memo.get(NAME)
+    known: _Loads | None = storage.mount_memo.get(NAME)
     if known is not None and known.table is table:
         return known
     limited = [row for row, node in enumerate(table.nodes) if _limits(storage.csi_nodes.get(node.name))]
@@ -189,7 +189,7 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
     mask = np.zeros(len(table.nodes), dtype=np.bool_)
     mask[limited] = True
     made = _Loads(table, limits, counts, holders, mask, problems)
-    storage.memo[NAME] = made
+    storage.mount_memo[NAME] = made
     return made
 
 

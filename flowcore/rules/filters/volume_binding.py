@@ -8,8 +8,15 @@ first by name.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
 import numpy as np
 
+from flowcore.cluster.arrays.free_volumes import FreeVolumes
 from flowcore.cluster.arrays.node_matching import meets_all
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.cluster.arrays.storage import Storage
@@ -68,33 +75,43 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     claims = [storage.claims[each.key] for each in volumes if isinstance(each, ClaimVolume)]
     if not claims:
         return ()
-    likeness = _likeness(claims, storage)
+    likeness = _likeness(claims, storage, table)
     if likeness is None:
         return _rejections(claims, storage, table)
-    known: tuple[NodeTable, dict[object, tuple[Rejection, ...]]] | None = storage.memo.get(NAME)
-    if known is None or known[0] is not table:
-        known = storage.memo[NAME] = table, {}
-    rejected = known[1].get(likeness)
+    known: dict[object, tuple[Rejection, ...]] = _memo(storage, table)
+    rejected = known.get(("rejected", likeness))
     if rejected is None:
-        rejected = known[1][likeness] = _rejections(claims, storage, table)
+        rejected = known["rejected", likeness] = _rejections(claims, storage, table)
     return rejected
 
 
-def _likeness(claims: list[Claim], storage: Storage) -> object:
-    """What claims that may have any free volume are judged by, as those that one template makes; None: by more."""
+def _memo(storage: Storage, table: NodeTable) -> dict[object, Any]:
+    """What is remembered of a storage for one table of nodes."""
+    known: tuple[NodeTable, dict[object, Any]] | None = storage.memo.get(NAME)
+    if known is None or known[0] is not table:
+        known = storage.memo[NAME] = table, {}
+    return known[1]
+
+
+def _likeness(claims: list[Claim], storage: Storage, table: NodeTable) -> object:
+    """What claims that may have any free volume are judged by, as those that one template makes; None: by more.
+
+    Of a size it is which volumes and which capacities are large enough: claims of many sizes are alike, too.
+    """
     if any(claim.bound or storage.kept_for(claim) or not _is_readable(claim) for claim in claims):
         return None
     return tuple(
         (
             claim.storage_class,
-            claim.size,
+            free_volumes(claim.storage_class, storage, table).place_of_size(claim.size or Decimal(0)),
+            _space_needed(claim, storage, table),
             claim.access_modes,
             claim.volume_mode,
             claim.attributes_class,
             claim.selector,
             claim.selected_node,
         )
-        for claim in claims
+        for claim in in_turn(claims)
     )
 
 
@@ -187,14 +204,11 @@ def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bo
     Args:
         waiting: claims that wait for their first consumer; those with a selected node are being provisioned.
     """
-    missing: list[tuple[Claim, Bools]] = [(claim, asked) for claim in waiting if not needs_match(claim)]
-    taken: dict[str, Bools] = {}  # volume -> nodes where an earlier claim of the pod took it
-    to_match = sorted(filter(needs_match, waiting), key=lambda claim: claim.size or 0)
-    missing += [(claim, asked & ~_match(claim, storage, table, taken)) for claim in to_match]
     unmet, full = np.zeros_like(asked), np.zeros_like(asked)
-    for claim, nodes in missing:
+    matching = Matching(storage, table)
+    for claim in in_turn(waiting):
         # The first claim without a volume decides.
-        left = nodes & ~(unmet | full)
+        left = asked & ~(matching.take(claim) | unmet | full)
         can_make, has_space = provision(claim, storage, table)
         unmet |= left & ~can_make
         full |= left & can_make & ~has_space
@@ -206,41 +220,86 @@ def needs_match(claim: Claim) -> bool:
     return claim.selected_node is None
 
 
+def in_turn(waiting: Iterable[Claim]) -> list[Claim]:
+    """The claims of a pod in the order in which they get their volumes: the smallest first of those to be found."""
+    return sorted(
+        waiting, key=lambda claim: (needs_match(claim), (claim.size or Decimal(0)) if needs_match(claim) else 0)
+    )
+
+
 def _is_readable(claim: Claim) -> bool:
     return claim.selector is None or claim.selector.is_valid
 
 
-def _match(claim: Claim, storage: Storage, table: NodeTable, taken: dict[str, Bools]) -> Bools:
-    """bool[N]: nodes with a volume for the claim, which is marked as taken there."""
-    nothing = np.zeros(len(table.nodes), dtype=np.bool_)
-    # A volume reserved for the claim (claimRef) precedes all others, even where no node reaches it.
-    kept = [
+class Matching:
+    """The claims of one pod take free volumes, one claim after the other, on all nodes at once."""
+
+    def __init__(self, storage: Storage, table: NodeTable, promised: Iterable[str] = ()) -> None:
+        """``promised``: names of volumes that others are to get, beside those that the storage knows of."""
+        self._storage, self._table, self._promised = storage, table, storage.promised.union(promised)
+        #: Volumes kept for a claim -> nodes where an earlier claim of the pod has it.
+        self._kept: dict[str, Bools] = {}
+        #: By class: for each earlier claim the place of its volume on each node.
+        self._places: dict[str, list[Int64s]] = {}
+
+    def take(self, claim: Claim) -> Bools:
+        """bool[N]: nodes where the claim has a volume; later claims do without it there."""
+        matched = np.zeros(len(self._table.nodes), dtype=np.bool_)
+        if not needs_match(claim):
+            return matched
+        looking = ~matched
+        for volume in kept_volumes(claim, self._storage):
+            taken = self._kept.setdefault(volume.name, np.zeros_like(looking))
+            reached = np.zeros_like(looking)
+            reached[nodes_reached(volume, self._storage, self._table)] = True
+            got = looking & reached & ~taken
+            matched |= got
+            looking = looking & taken
+            taken |= got
+            if not looking.any():
+                break
+        free = free_volumes(claim.storage_class, self._storage, self._table)
+        if free.volumes and looking.any():
+            earlier = self._places.setdefault(claim.storage_class, [])
+            none, places = len(free.volumes), free.smallest(offered(claim, free, self._promised), earlier)
+            earlier.append(np.where(looking, places, none))
+            matched |= earlier[-1] < none
+        return matched
+
+
+def kept_volumes(claim: Claim, storage: Storage) -> list[PersistentVolume]:
+    """Volumes reserved for the claim (claimRef): they precede all others, even where no node reaches them."""
+    return [
         volume
         for volume in storage.kept_for(claim)
         if volume.storage_class == claim.storage_class and may_hold(volume, claim)
     ]
-    free = [
-        volume for volume in storage.free(claim.storage_class) if may_hold(volume, claim) and is_offered(volume, claim)
-    ]
-    done, matched = nothing.copy(), nothing.copy()
-    left = len(done)
-    for volume in (*kept, *free):
-        rows = nodes_reached(volume, storage, table)
-        taken_on = taken.get(volume.name, nothing)
-        rows = rows[~(done[rows] | taken_on[rows])]
-        matched[rows] = True
-        if volume.claim is not None:
-            done |= ~taken_on
-            left = len(done) - int(np.count_nonzero(done))
-        elif len(rows):
-            done[rows] = True
-            left -= len(rows)
-        if len(rows):
-            taken[volume.name] = taken_on.copy()
-            taken[volume.name][rows] = True
-        if not left:
-            break
-    return matched
+
+
+def free_volumes(storage_class: str, storage: Storage, table: NodeTable) -> FreeVolumes:
+    """Volumes of a class that are kept for no claim; promised ones are among them."""
+    known: tuple[NodeTable, FreeVolumes] | None = storage.free_memo.get(storage_class)
+    if known is None or known[0] is not table:
+        free = FreeVolumes(
+            storage.free(storage_class), lambda volume: nodes_reached(volume, storage, table), len(table.nodes)
+        )
+        known = storage.free_memo[storage_class] = table, free
+    return known[1]
+
+
+def offered(claim: Claim, free: FreeVolumes, taken: Iterable[str]) -> Bools:
+    """bool[V]: free volumes that are large enough for a claim, suit it and are not among those taken."""
+    asked = claim.access_modes, claim.volume_mode, claim.attributes_class, claim.selector
+    suit = free.memo.get(asked)
+    if suit is None:
+        any_size = msgspec.structs.replace(claim, size=None)
+        suit = free.memo[asked] = np.array(
+            [may_hold(volume, any_size) and is_offered(volume, any_size) for volume in free.volumes], dtype=np.bool_
+        )
+    suit = suit.copy()
+    suit[: free.place_of_size(claim.size or Decimal(0))] = False
+    suit[[free.places[name] for name in taken if name in free.places]] = False
+    return suit
 
 
 def may_hold(volume: PersistentVolume, claim: Claim) -> bool:
@@ -265,6 +324,29 @@ def is_offered(volume: PersistentVolume, claim: Claim) -> bool:
 
 def provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
     """bool[N] twice: where a volume can be provisioned for the claim, and where there is capacity for it."""
+    known: dict[object, tuple[Bools, Bools]] = _memo(storage, table)
+    key = "provisioned", claim.storage_class, _space_needed(claim, storage, table)
+    answer = known.get(key)
+    if answer is None:
+        answer = known[key] = _provision(claim, storage, table)
+    return answer
+
+
+def _space_needed(claim: Claim, storage: Storage, table: NodeTable) -> int:
+    """How many capacities of the claim's class are too small for it; -1 where none is asked."""
+    storage_class = storage.classes.get(claim.storage_class)
+    driver = None if storage_class is None else storage.drivers.get(storage_class.provisioner)
+    if claim.size is None or driver is None or not driver.tracks_capacity:
+        return -1
+    known: dict[object, list[int]] = _memo(storage, table)
+    largest = known.get(("capacities", claim.storage_class))
+    if largest is None:
+        spaces = storage.spaces(claim.storage_class)
+        largest = known["capacities", claim.storage_class] = sorted(space.largest for space in spaces)
+    return bisect_left(largest, whole_from_nanos(int(claim.size)))
+
+
+def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
     everywhere = np.ones(len(table.nodes), dtype=np.bool_)
     storage_class = storage.classes[claim.storage_class]
     if storage_class.provisioner in ("", _NO_PROVISIONER):

@@ -62,11 +62,11 @@ def only_for_one_pod(volumes: Volumes, storage: Storage) -> set[ClaimKey]:
 
 def _used(storage: Storage, table: NodeTable) -> frozenset[ClaimKey]:
     """Claims that pods on the nodes name."""
-    known: tuple[NodeTable, frozenset[ClaimKey]] | None = storage.memo.get(NAME)
+    known: tuple[NodeTable, frozenset[ClaimKey]] | None = storage.mount_memo.get(NAME)
     if known is None or known[0] is not table:
         mounted = (volumes for node_name, volumes in storage.mounted.items() if node_name in table.index)
         known = table, frozenset(each.key for volumes in mounted for each in named_claims(volumes))
-        storage.memo[NAME] = known
+        storage.mount_memo[NAME] = known
     return known[1]
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, VolumeChoice, Volumes
 from flowcore.rules.filters.node_volume_limits import PlannedAttachments, limited_attachments
 from flowcore.rules.filters.volume_restrictions import conflicting_disks, only_for_one_pod
-from flowcore.rules.volumes.volume_choice import Promises, choose, is_of_one_node
+from flowcore.rules.volumes.volume_choice import Promises, can_choose, choose, is_of_one_node
 
 
 def contends(volumes: Volumes, storage: Storage) -> bool:
@@ -73,19 +73,15 @@ class PlacedVolumes:
         copied._attached = self._attached.copy()
         return copied
 
-    def fitting(self, volumes: Volumes, rows: Int64s, touched: frozenset[int] | None) -> Bools:
-        """bool[M]: on which of these nodes, int64[M], a pod gets its volumes, that had them as the round began.
-
-        Args:
-            touched: rows of nodes where it may be otherwise now; None: all.
-        """
+    def fitting(self, volumes: Volumes) -> Bools:
+        """bool[N]: on which nodes a pod gets its volumes, of those where it had them as the round began."""
         if any(self._users[key] for key in only_for_one_pod(volumes, self._storage)):
-            return np.zeros(len(rows), dtype=np.bool_)
-        fits: Bools = ~self._attached.exceeded(volumes)[rows]
+            return np.zeros(len(self._table.nodes), dtype=np.bool_)
+        fits: Bools = ~self._attached.exceeded(volumes)
         if self._concerns(volumes):
-            for place, row in enumerate(rows.tolist()):
-                if fits[place] and (touched is None or row in touched):
-                    fits[place] = self._gets(volumes, row)
+            fits &= can_choose(volumes, self._storage, self._table, self._promises)
+            if self._has_disks:
+                fits[[row for row, mounted in self._mounted.items() if _conflict(volumes, mounted)]] = False
         return fits
 
     def _concerns(self, volumes: Volumes) -> bool:
@@ -101,11 +97,6 @@ class PlacedVolumes:
                 if claim is not None and claim.storage_class in self._classes:
                     return True
         return False
-
-    def _gets(self, volumes: Volumes, row: int) -> bool:
-        if any(conflicting_disks(volumes, others) for others in self._mounted.get(row, ())):
-            return False
-        return choose(volumes, row, self._storage, self._table, self._promises) is not None
 
     def take(self, volumes: Volumes, row: int) -> bool:
         """A pod comes to a node.
@@ -155,14 +146,15 @@ class PlacedVolumes:
 
 
 def chosen_for(
-    pods: Iterable[tuple[Volumes, str]], storage: Storage, table: NodeTable
+    pods: Iterable[tuple[Volumes, str]], storage: Storage, table: NodeTable, promises: Promises | None = None
 ) -> Iterator[tuple[VolumeChoice, ...]]:
     """What the claims of pods get that go to nodes, one pod after the other; () where one of them gets nothing.
 
     Args:
         pods: volumes and the name of the node of each.
+        promises: what pods before them were promised; these are added to it.
     """
-    promises = Promises()
+    promises = Promises() if promises is None else promises
     for volumes, node in pods:
         row = table.index.get(node)
         choices = choose(volumes, row, storage, table, promises) if volumes and row is not None else None
@@ -173,10 +165,35 @@ def chosen_for(
         yield choices or ()
 
 
-def with_volumes_of(pods: Sequence[tuple[Volumes, str]], storage: Storage, table: NodeTable) -> Storage:
-    """The storage once pods have come to nodes: volumes and the name of the node of each."""
-    choices = chosen_for(pods, storage, table)
-    return storage.with_pods((node, volumes, chosen) for (volumes, node), chosen in zip(pods, choices, strict=True))
+class ComingVolumes:
+    """The storage with the volumes of pods that come; it is asked about again and again, mostly with one pod more."""
+
+    def __init__(self, storage: Storage, table: NodeTable) -> None:
+        """``storage``: before any of them."""
+        self._before, self._table = storage, table
+        self._pods: list[tuple[Volumes, str]] = []
+        self._promises, self._storage = Promises(), storage
+
+    def storage(self, pods: Sequence[tuple[Volumes, str]]) -> Storage:
+        """The storage once pods have come to nodes: volumes and the name of the node of each.
+
+        For the pods of the last call it is the same object: what filters remember of it holds.
+        """
+        if self._pods != pods[: len(self._pods)]:
+            self._pods, self._promises, self._storage = [], Promises(), self._before
+        more = pods[len(self._pods) :]
+        if more:
+            choices = list(chosen_for(more, self._before, self._table, self._promises))
+            self._pods = list(pods)
+            self._storage = self._storage.with_pods(
+                (node, volumes, chosen) for (volumes, node), chosen in zip(more, choices, strict=True)
+            )
+        return self._storage
+
+
+def _conflict(volumes: Volumes, mounted: Iterable[Volumes]) -> bool:
+    """Whether a node that has these mounted cannot mount a pod's disks beside them."""
+    return any(conflicting_disks(volumes, others) for others in mounted)
 
 
 def _claims(volumes: Volumes) -> Iterator[ClaimKey]:

@@ -18,9 +18,6 @@ class VolumeRoom:
         self._snapshot = snapshot
         self._placed: PlacedVolumes | None = None
         self._is_own = False
-        #: Rows of nodes that a pod with volumes came to or left; whether that may concern others.
-        self._touched: frozenset[int] = frozenset()
-        self._touches_all = False
         #: Claims that several pods of the round use.
         self._shared: frozenset[ClaimKey] | None = None
 
@@ -29,7 +26,6 @@ class VolumeRoom:
         self._is_own = False
         shared = VolumeRoom(self._snapshot)
         shared._placed, shared._shared = self._placed, self._shared
-        shared._touched, shared._touches_all = self._touched, self._touches_all
         return shared
 
     def limit(self, demand: Demand, counts: Int64s, nodes: Int64s) -> Int64s:
@@ -45,8 +41,7 @@ class VolumeRoom:
         placed, volumes = self._placed, demand.group.pod_class.volumes
         if placed is None:
             return counts
-        touched = None if self._touches_all else self._touched
-        return np.where(placed.fitting(volumes, nodes, touched), counts, 0)
+        return np.where(placed.fitting(volumes)[nodes], counts, 0)
 
     def take(self, demand: Demand, nodes: Int64s, counts: Int64s) -> bool:
         """Pods of a demand come to these nodes, int64[M], or leave where a count is below zero.
@@ -70,8 +65,6 @@ class VolumeRoom:
             for _ in range(-count):
                 self._placed.release(pod_class.volumes, node)
                 touches_all = True
-        self._touched |= frozenset(nodes.tolist())
-        self._touches_all |= touches_all
         return touches_all
 
     def _is_shared(self, demand: Demand) -> bool:
