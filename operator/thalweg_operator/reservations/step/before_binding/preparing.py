@@ -49,7 +49,6 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             is_ready=not is_needed(reservation),
             volumes_shown=(),
             devices_asked_for=bool(reservation.device_claims),
-            devices_written=False,
             generation=cluster.generation,
             waits_since=state.now if reservation.volumes else NEVER,
         )
