@@ -29,7 +29,13 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, ReschedulingMode
 from flowcore.model.queues import Queue, QueueState, QueueUsage
-from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimingPod, DeviceTaker, ExtendedRequest
+from flowcore.model.resource_claims import (
+    EXTENDED_RESOURCES,
+    ClaimingPod,
+    DeviceTaker,
+    ExtendedRequest,
+    extended_claim_name,
+)
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, wanted_pods
@@ -247,6 +253,29 @@ def test_a_backed_resource_is_one_more_claim() -> None:
     unread = with_devices(pod, {"x/gpu": "gpu"}, claims_known=False).skip_reason
     assert unread.startswith("its extended resource x/gpu is backed by the DeviceClass gpu: ")
     assert unread.endswith("ResourceSlices and ResourceClaims cannot be read")
+
+
+def test_a_claim_that_a_plan_makes_has_its_devices_once() -> None:
+    """Whether the cluster shows it already or not; where the node offers the resource, none is made."""
+    pod = asking("p", 1).pod_class.devices
+    assert pod is not None
+    nodes = [node("a"), node("b", gpu=1)]
+    known = dynamic_resources.claimable_devices(cluster(nodes, [], {"a": 1})).copy()
+    known.take(device_taker(pod, nodes[1]))
+    assert known.planned_claims(pod) == ()
+    known.release(pod)
+    known.take(device_taker(pod, nodes[0]))
+    (planned,) = known.planned_claims(pod) or ()
+    assert (planned.name, planned.uid) == (extended_claim_name("p", "p"), "")
+    assert [(request.name, request.resource) for request in planned.requests] == [("container-0-request-1", RESOURCE)]
+    for is_shown in (False, True):
+        made = made_for("p", "a", "gpu-0")
+        made["metadata"]["name"] = planned.name
+        shown = cluster(nodes, [], {"a": 1}, [made] if is_shown else [])
+        beside = dynamic_resources.claimable_devices(shown).copy()
+        beside.take(device_taker(pod, nodes[0], (planned,)))
+        assert beside.is_taken(planned.allocation.devices[0].device)
+        assert bool(beside.allocations) == (not is_shown)
 
 
 def test_other_pods_stay_as_they_are() -> None:

@@ -126,7 +126,7 @@ async def test_an_urgent_pod_gets_a_device(scene: ClusterScenario) -> None:
 
 
 async def test_pods_that_ask_for_an_extended_resource(scene: ClusterScenario) -> None:
-    """Those that we steer get devices by claims that kube-scheduler makes, or what a node offers; ours wait."""
+    """Those that we steer get devices by claims that kube-scheduler makes, or what a node offers; ours take turns."""
     await scene.nodes("a", "b", cpu="8")
     await scene.nodes("c", cpu="8", extended={RESOURCE: "1"})
     rejected = await count(scene.operator, "thalweg_steered_total", "rejected")
@@ -141,7 +141,7 @@ async def test_pods_that_ask_for_an_extended_resource(scene: ClusterScenario) ->
     await scene.create("p4", "1", extended={IMPLICIT: "1"})
     await scene.reason_of("p4", "0/3 nodes are available: 3 cannot allocate all claims")
     await scene.create("ours", "1", extended={RESOURCE: "1"}, scheduler=SCHEDULER_NAME)
-    await scene.reason_of("ours", f"its extended resource {RESOURCE} is backed by the DeviceClass h100", "Extender")
-    await scene.delete(next(name for name, pod in pods.items() if pod["spec"]["nodeName"] == "b"))
-    await scene.node_of("p4")
-    assert len(set(await allocated(scene))) == 3
+    await scene.reason_of("ours", "1 Insufficient example.com/h100", "2 cannot allocate all claims")
+    await scene.delete(*(name for name, pod in pods.items() if pod["spec"]["nodeName"] == "b"))
+    assert await scene.nodes_of("p4", "ours") == {"p4": "b", "ours": "b"}
+    assert await allocated(scene) == [("a", "gpu-0"), ("b", "gpu-0"), ("b", "gpu-1")]

@@ -258,14 +258,13 @@ async def test_killed_between_two_writes(
     assert len(await allocated(scene)) == 1
 
 
-@pytest.mark.parametrize("what", ["made", "told"])
 async def test_killed_and_placed_elsewhere(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path, what: str
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
 ) -> None:
     """On a node that offers the resource: no claim stays, and the pod's status names none."""
     await scene.nodes("a", cpu="8")
     await publish(scene, "a", 1)
-    await killed_after(scene, plane, tmp_path, what, {"extended": ONE})
+    await killed_after(scene, plane, tmp_path, "told", {"extended": ONE})
     assert await scene.node_of("p", within=LEFT + 60) == "c"
     await none_left(scene)
     assert "extendedResourceClaimStatus" not in (await scene.get("p"))["status"]

@@ -127,6 +127,44 @@ def test_a_refused_claim_of_a_gang() -> None:
     assert len(case.devices.told) == 2
 
 
+def test_a_write_of_an_earlier_leader_that_comes_late() -> None:
+    """Between two parts of a plan: the pod's status is written all the same."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, of=gang("g", 2))
+    case.make_plan()
+    assert case.plan is not None
+    case.plan.placements.sort(key=lambda placement: placement.pod.name)
+    claims = case.plan.placements[0].device_claims
+    assert claims is not None
+    case.deliver(1)
+    case.devices.allocate(Allocate(case.api[f"{NAMESPACE}/p"], "a", 99, claims), 2)
+    case.show()
+    case.deliver(100)
+    assert case.kinds() == ["Allocate", "Allocate"]
+    case.settle()
+    assert (case.node("p"), case.node("q")) == ("a", "a")
+    assert len(case.devices.told) == 2
+
+
+def test_a_pod_is_not_planned_before_its_claim_is_seen_to_go() -> None:
+    """The watch shows that it is free, and not yet that it is being deleted."""
+    case = Case(later=True)
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.devices.report(OF_P, ready=False)
+    case.show()
+    case.answer(ReleaseClaims)
+    case.show(1)
+    known = case.cluster.devices.claims[OF_P]
+    assert (known.allocation, known.is_being_deleted) == (None, False)
+    case.pass_time(60.0)
+    case.round()
+    assert case.writes == []
+
+
 def test_a_claim_that_was_made_and_has_no_device_is_taken_up() -> None:
     """By the next round, at once."""
     case = Case()

@@ -167,7 +167,9 @@ class ApiClaims:
                 continue
             known = msgspec.structs.replace(known, reserved_for=left)
             known = _deallocated(known) if is_free else known
-            self.put(msgspec.structs.replace(known, is_being_deleted=ref.is_extended and is_free))
+            self.put(known)
+            if ref.is_extended and is_free:
+                self.put(msgspec.structs.replace(known, is_being_deleted=True))
 
     # --- others ---
 

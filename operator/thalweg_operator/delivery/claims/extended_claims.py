@@ -78,7 +78,7 @@ class ExtendedClaims:
         try:
             named = _pods.read(raw).status.extended_resource_claim_status
         except UnreadableJson as error:
-            raise ConnectionLost(f"status of {pod.key}: {error}") from error
+            raise ConnectionLost(f"{pod.key}: {error}") from error
         if named is None:
             raise ClaimNotToBeHad("the API server does not keep status.extendedResourceClaimStatus of pods")
 

@@ -47,19 +47,19 @@ def free_leftovers(state: State) -> None:
 
 def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
     """Claims that have what we allocated and nobody uses, by key, each with the pods that reserve it."""
-    ours = {
+    candidates = {
         key: claim
         for key, claim in state.cluster.devices.claims.items()
         if claim.is_ours and (claim.allocation or (claim.is_extended and not claim.is_being_deleted))
     }
-    if not ours:
+    if not candidates:
         return {}
     waiting = {
         pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None or pod.extended
     }
     return {
         key: [waiting[uid] for uid in _users(claim, waiting)]
-        for key, claim in ours.items()
+        for key, claim in candidates.items()
         if _is_left(state, claim, waiting)
     }
 

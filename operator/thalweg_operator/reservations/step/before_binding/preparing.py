@@ -52,7 +52,6 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             volumes_written=NEVER,
             volumes_told="",
             devices_asked_for=bool(reservation.device_claims),
-            devices_written=False,
             generation=cluster.generation,
             waits_since=state.now if reservation.volumes else NEVER,
         )
