@@ -21,6 +21,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.events import Answer
 
+from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resource_claims import (
     AllocatedDevice,
@@ -58,6 +59,7 @@ class Server:
         claims: by name.
         told: what the pod's status says of its claim.
         requests: method and what it was about, of all that were carried out.
+        watched: what the operator knows of claims.
         fails: what is answered instead to such a request: "lost" after it was carried out, or a status.
     """
 
@@ -66,7 +68,7 @@ class Server:
         self.told: dict[str, Any] | None = None
         self.requests: list[str] = []
         self.fails: dict[str, list[int | str]] = {}
-        self.keeps_told = True
+        self.keeps_told, self.watched = True, DeviceObjects()
         self._made = self._version = 0
         self.app = web.Application()
         self.app.router.add_post(CLAIMS, self._create)
@@ -166,6 +168,9 @@ async def writing(server: Server, folder: Path) -> AsyncIterator[Any]:
     state, answers = DrivenLedger(), list[tuple[Answer, str]]()
     for name, device_class in read_classes([{"metadata": {"name": "gpu"}, "spec": {}}]).items():
         state.set_device_class(name, device_class)
+
+    state.upsert_pod(POD)
+    server.watched = state.cluster.devices
 
     class WantingShell:
         """As much of a shell as the writer asks."""
@@ -320,6 +325,18 @@ async def test_it_is_given_back(tmp_path: Path, lost: str) -> None:
     assert server.claims[NAME]["metadata"]["deletionTimestamp"]
     if not lost:
         assert server.requests == ["untell", "patch/status", "patch/status", "delete"]
+
+
+async def test_something_refuses_that_it_is_given_back(tmp_path: Path) -> None:
+    """It is tried again, whatever the API server says, until it is."""
+    server = Server()
+    async with writing(server, tmp_path) as answer:
+        await answer(ALLOCATE)
+        (made,) = read_claims(list(server.claims.values()))
+        server.watched.set_claim((made.namespace, made.name), made)
+        server.fails = {"patch/status": [403], "delete": [403]}
+        await answer(RELEASE)
+        await until(lambda: "deletionTimestamp" in server.claims[NAME]["metadata"], 10, lambda: "the claim to go")
 
 
 async def test_nothing_was_made(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 self._answer(write, Answer.UNWANTED)
                 return Finished.UNSENT
             try:
-                if ref.is_extended and write.pod is not None:
+                if ref.is_extended and write.pod is not None and self._is_there(write.pod):
                     await self._extended.untell(write.pod)
                 outcome = await self._free(ref, write.pod)
             except ConnectionLost as error:
@@ -240,13 +240,18 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         self._answer(write, Answer.DONE)
         return Finished.ANSWERED
 
+    def _is_there(self, pod: Pod) -> bool:
+        """Whether the watch shows a pod, and not another one of its name."""
+        shown = self._shell.cluster.pods.get(pod.key)
+        return shown is not None and shown.uid == pod.uid
+
     def _is_gone(self, ref: ReleasedClaim) -> bool:
         """Whether the watch shows that a claim is gone, or that another one has its name.
 
         The API server refuses a patch that names another uid as it refuses what is invalid (422).
         """
         shown = self._shell.cluster.devices.claims.get((ref.namespace, ref.name))
-        return shown is None or shown.uid != ref.uid
+        return shown is None or (bool(ref.uid) and shown.uid != ref.uid)
 
     async def _free(self, ref: ReleasedClaim, pod: Pod | None) -> Outcome | None:
         """Gives one claim back. None: that is done.
