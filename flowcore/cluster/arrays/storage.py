@@ -36,8 +36,10 @@ class Storage:
     Attributes:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
         mounted: volumes that the pods of a node mount, by node; without the nodes where there are none.
-        memo: results that filters cache; cleared when an object changes.
-        mount_memo: the same for results that read what is mounted, too; cleared when that changes as well.
+        promised: names of volumes that are promised to claims, and still listed as free.
+        memo: results that filters cache; forgotten when an object changes.
+        mount_memo: the same for results that read what is mounted, too; forgotten when that changes as well.
+        free_memo: the same for results that read the lists of free volumes, whatever is promised.
         by_table: the same for results that no storage object changes, but a change of the nodes.
     """
 
@@ -48,8 +50,10 @@ class Storage:
         self.csi_nodes: dict[str, CsiNode] = {}
         self.drivers: dict[str, CsiDriver] = {}
         self.mounted: dict[str, Volumes] = {}
+        self.promised: frozenset[str] = frozenset()
         self.memo: dict[str, Any] = {}
         self.mount_memo: dict[str, Any] = {}
+        self.free_memo: dict[str, Any] = {}
         self.by_table: dict[str, Any] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._capacities: dict[ClaimKey, Capacity] = {}
@@ -107,8 +111,7 @@ class Storage:
 
     def drop(self, key: StorageKey) -> None:
         """An object is gone; it need not have been known."""
-        self.memo.clear()
-        self.mount_memo.clear()
+        self.memo, self.mount_memo, self.free_memo = {}, {}, {}
         kind, namespace, name = key
         match kind:
             case "PersistentVolumeClaim":
@@ -134,7 +137,7 @@ class Storage:
 
     def mount(self, node: str, volumes: Volumes) -> None:
         """Replaces the volumes that the pods of a node mount."""
-        self.mount_memo.clear()
+        self.mount_memo = {}
         self.mounted.pop(node, None)
         if volumes:
             self.mounted[node] = volumes
@@ -148,35 +151,38 @@ class Storage:
         coming = [each for each in pods if each[1]]
         if not coming:
             return self
-        promised = [choice for _, _, choices in coming for choice in choices]
-        moved = {_served_by(self.volumes[choice.volume]) for choice in promised if choice.volume in self.volumes}
         changed = copy(self)
         changed.memo, changed.mount_memo = {}, {}
-        for name in ("claims", "volumes", "mounted", "_in_order"):
+        for name in ("claims", "volumes", "mounted", "_serving", "_in_order"):
             setattr(changed, name, dict(getattr(self, name)))
-        changed._serving = self._serving | {  # noqa: SLF001 - its own
-            served: set(self._serving[served])
-            for served in moved.union(choice.key for choice in promised)
-            if served in self._serving
-        }
         for node, volumes, choices in coming:
             changed.mounted[node] = changed.mounted.get(node, ()) + volumes
             for choice in choices:
-                volume, claim = changed.volumes.get(choice.volume), changed.claims[choice.key]
-                changed.put(promised_claim(claim, node) if volume is None else promised_volume(volume, choice))
+                changed._promise(choice, node)  # noqa: SLF001 - its own
         return changed
 
-    def without(self, node: str, volumes: Volumes) -> Storage:
-        """The storage with some volumes of a node not mounted; costs the number of nodes with volumes.
+    def _promise(self, choice: VolumeChoice, node: str) -> None:
+        """A claim gets what was chosen for it; the lists of free volumes stay as they are, other storages have them."""
+        volume = self.volumes.get(choice.volume)
+        if volume is None:
+            self.claims[choice.key] = promised_claim(self.claims[choice.key], node)
+            return
+        self._ordered(volume.storage_class)  # lists the volume as it was
+        self.volumes[volume.name] = promised_volume(volume, choice)
+        self.promised |= {volume.name}
+        self._serving[choice.key] = self._serving.get(choice.key, set()) | {volume.name}
+        self._in_order.pop(choice.key, None)
 
-        The objects are the same, and what is remembered of them.
+    def with_mounted(self, mounted: Mapping[str, Volumes]) -> Storage:
+        """The storage with these volumes mounted on some nodes, and no others there.
+
+        It costs the number of nodes with volumes. The objects are the same, and what is remembered of them.
         """
-        if not volumes:
+        if not mounted:
             return self
-        without = copy(self)
-        left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
-        without.mounted, without.mount_memo = {**self.mounted, node: left}, {}
-        return without
+        changed = copy(self)
+        changed.mounted, changed.mount_memo = {**self.mounted, **mounted}, {}
+        return changed
 
     def _index(self, volume: PersistentVolume) -> None:
         self._serving.setdefault(_served_by(volume), set()).add(volume.name)
@@ -189,7 +195,7 @@ class Storage:
     # --- questions ---
 
     def free(self, storage_class: str) -> tuple[PersistentVolume, ...]:
-        """Volumes of a class without a claim, by size and then by name."""
+        """Volumes of a class without a claim, and ``promised`` ones among them, by size and then by name."""
         return self._ordered(storage_class)
 
     def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,8 @@ from flowcore.model.pods import PodClass
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters import run_filters, static_fits
-from flowcore.rules.filters.registry import RUNNING_TERMS, run_filter
+from flowcore.rules.filters.node_resources_fit import not_offered
+from flowcore.rules.filters.registry import EASED_BY_LEAVING, RESOURCES, RUNNING_TERMS, run_filter
 from flowcore.rules.verdicts import VerdictCache
 
 
@@ -102,7 +104,12 @@ class ResourceFit:
 
 
 class FilteredFit:
-    """For other pods: every filter judges the cluster without those that leave."""
+    """For other pods: every filter judges the cluster without those that leave.
+
+    Most trials need no such cluster. Amounts are counted. Where nothing else rejects a node with all decisions so far,
+    nothing does once more pods have left, unless a pod wants others beside it. Where a filter rejects it that reads
+    no pod, it always will.
+    """
 
     by_node = False
 
@@ -116,26 +123,62 @@ class FilteredFit:
         self.possible = static_fits(group.pod_class, group.signature, before, cache.run_filter)
         if demand.kept_to is not None:
             self.possible = self.possible & demand.kept_to
+        if not_offered(group.pod_class, before):
+            self.possible = np.zeros_like(self.possible)
+        constraints = group.signature.constraints
+        self._wants_others = constraints is not None and bool(constraints.affinity or constraints.spread)
+        self._known: _Verdict | None = None
 
     def fits_now(self) -> Bools:
         """bool[N]: nodes where a pod fits with nobody else leaving."""
-        return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
+        return self._now().fits
 
     def possible_without(self, may_leave: Bools) -> Bools | None:
         """bool[N]: nodes that may take a pod if all of these leave; rules that only forbid then forbid least."""
-        constraints = self._signature.constraints
-        if constraints is not None and (constraints.affinity or constraints.spread):
+        if self._wants_others:
             return None
+        now = self._now()
+        if not now.open.any():
+            return ~now.closed
         snapshot = self._state.snapshot(np.nonzero(may_leave)[0].tolist())
         return run_filters(self._pod_class, snapshot, self._signature).fits
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """Whether one pod fits on a node once these residents have left too; pods of such demands come one by one."""
+        """Whether one pod fits on a node once these residents of it have left; pods of such demands come one by one."""
         if count > 1:
             return False
         usage = self._state.residents.usage
         free = self._state.free[node][self._asked] + sum(usage[resident][self._asked] for resident in without)
         if (free < self._requests).any():
             return False
+        now = self._now()
+        if now.closed[node] or not (now.open[node] or self._wants_others):
+            return not now.closed[node]
         snapshot = self._state.snapshot(without)
         return bool(run_filters(self._pod_class, snapshot, self._signature).fits[node])
+
+    def _now(self) -> _Verdict:
+        """The verdict with all decisions so far."""
+        changes = self._state.changes
+        if self._known is None or self._known.changes != changes:
+            verdicts = run_filters(self._pod_class, self._state.snapshot(), self._signature)
+            blocking = {name for name, _ in verdicts.by_filter} - EASED_BY_LEAVING - {RESOURCES.name}
+            closed, is_open = verdicts.rejected_by(blocking), verdicts.rejected_by(EASED_BY_LEAVING)
+            self._known = _Verdict(changes, verdicts.fits, closed, is_open)
+        return self._known
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What filters say of pods of a demand after so many changes.
+
+    Attributes:
+        fits: bool[N].
+        closed: bool[N], nodes that a filter rejects whoever leaves.
+        open: bool[N], nodes that only a trial tells about: a filter rejects them that may not once others have left.
+    """
+
+    changes: int
+    fits: Bools
+    closed: Bools
+    open: Bools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -11,14 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
-from flowcore.model.volumes import Volumes
+from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters.dynamic_resources import taker_on
-from flowcore.rules.volumes import with_volumes_of
+from flowcore.rules.volumes import ComingVolumes
 
 
 @dataclass(slots=True)
@@ -117,6 +118,9 @@ class EvictionState:
         #: int64[N], the number of each node's last change.
         self._changed_at = np.zeros(len(self.free), dtype=np.int64)
         self._undo: list[Callable[[], None]] = []
+        self._volumes = ComingVolumes(snapshot.storage, snapshot.table)
+        #: The number of changes, and the cluster with all decisions then.
+        self._decided: tuple[int, Snapshot] | None = None
 
     def priced(self, number: int) -> Demand:
         """A demand with what each node costs."""
@@ -351,6 +355,16 @@ class EvictionState:
             arrivals: the waiting pods that have come; None: all.
             replaced: replacements have come.
         """
+        if without or leavers_stay or arrivals is not None or not replaced:
+            come = self.arrivals if arrivals is None else arrivals
+            return self._snapshot_of(without, come, leavers_stay=leavers_stay, replaced=replaced)
+        if self._decided is None or self._decided[0] != self.changes:
+            self._decided = self.changes, self._snapshot_of((), self.arrivals, leavers_stay=False, replaced=True)
+        return self._decided[1]
+
+    def _snapshot_of(
+        self, without: Iterable[int], arrivals: Sequence[Arrival], *, leavers_stay: bool, replaced: bool
+    ) -> Snapshot:
         residents, before = self.residents, self._snapshot
         if not self.changed and not without and not arrivals:
             return before
@@ -360,7 +374,8 @@ class EvictionState:
         placed: list[tuple[str, PodSignature]] = []
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
-        storage, numa, takers = before.storage, before.numa, list(before.takers)
+        numa, takers = before.numa, list(before.takers)
+        freed: dict[int, set[ClaimVolume | Disk]] = {}
         coming: list[tuple[Volumes, str]] = []
         removed: list[tuple[str, PodSignature]] = []
         for resident in gone:
@@ -373,9 +388,9 @@ class EvictionState:
                 rest = [residents.pods[beside].pod_class for beside in residents.on(node) if beside not in left_out]
                 held = {port for each in rest for port in each.host_ports}
                 ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
-                mounted = {volume for each in rest for volume in each.volumes}
-                freed = tuple(volume for volume in pod.pod_class.volumes if volume not in mounted)
-                storage = storage.without(nodes[node].name, freed)
+                if pod.pod_class.volumes:
+                    mounted = {volume for each in rest for volume in each.volumes}
+                    freed.setdefault(node, set()).update(set(pod.pod_class.volumes) - mounted)
 
         def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
             used[node] += amounts
@@ -396,12 +411,25 @@ class EvictionState:
             if replaced and leaving.to >= 0 and resident not in without:
                 pod = residents.pods[resident]
                 add(pod.pod_class, pod.signature, leaving.to, residents.usage[resident])
-        for arrival in self.arrivals if arrivals is None else arrivals:
+        for arrival in arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        storage = with_volumes_of(coming, storage, before.table)
+        storage = self._with_volumes(coming, freed)
         changed = replace(changed, storage=storage, numa=numa)
         return replace(changed, takers=tuple(takers)) if len(takers) > len(before.takers) else changed
+
+    def _with_volumes(
+        self, coming: Sequence[tuple[Volumes, str]], freed: Mapping[int, AbstractSet[ClaimVolume | Disk]]
+    ) -> Storage:
+        """The storage once pods have come to nodes, and volumes of others are not mounted any more, by row."""
+        storage, before = self._volumes.storage(coming), self._snapshot.storage.mounted
+        mounted: dict[str, Volumes] = {}
+        for row, volumes in freed.items():
+            name = self._snapshot.table.nodes[row].name
+            own = before.get(name, ())
+            brought = storage.mounted.get(name, ())[len(own) :]
+            mounted[name] = (*(volume for volume in own if volume not in volumes), *brought)
+        return storage.with_mounted(mounted)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

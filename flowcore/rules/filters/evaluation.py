@@ -7,7 +7,7 @@ so that they give the same reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,14 @@ class Verdicts:
             if reasons:
                 return name, self.table.nodes[node].problem if name == NODE_UNREADABLE else ", ".join(reasons)
         return "", ""
+
+    def rejected_by(self, names: Collection[str]) -> Bools:
+        """bool[N]: nodes that one of these filters rejects."""
+        rejected = np.zeros(len(self.table.nodes), dtype=np.bool_)
+        for name, rejections in self.by_filter:
+            for rejection in rejections if name in names else ():
+                rejected |= rejection.nodes
+        return rejected
 
     def first_filters(self) -> list[str]:
         """The filters that decide a node's verdict, in order: each rejects a node that those before it do not."""

@@ -18,11 +18,13 @@ from flowcore.rules.filters import (
     node_resource_topology,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     policy_constraints,
     taint_eviction,
     taint_toleration,
     volume_filters,
+    volume_restrictions,
 )
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 
@@ -204,6 +206,13 @@ ROUND_INVARIANT = (
     DEVICES,
     TOPOLOGY,
 )
+
+#: Filters, beside NodeResourcesFit, that may take a node again once pods have left. The others read no pod, or nothing
+#: that is free before a report or a claim says so: no zone, no device, no volume that was promised.
+EASED_BY_LEAVING = frozenset({
+    PORTS.name, volume_restrictions.NAME, node_volume_limits.NAME, pod_topology_spread.NAME, RUNNING_TERMS.name,
+    DEVICE_COLUMNS.name, policy_constraints.NAME,
+})  # fmt: skip
 
 #: Runs a filter for a class over a snapshot.
 FilterRunner = Callable[[Filter, PodClass, PodSignature, Snapshot], tuple[Rejection, ...]]

@@ -9,7 +9,7 @@ first by name.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -234,9 +234,9 @@ def _is_readable(claim: Claim) -> bool:
 class Matching:
     """The claims of one pod take free volumes, one claim after the other, on all nodes at once."""
 
-    def __init__(self, storage: Storage, table: NodeTable, promised: Collection[str] = ()) -> None:
-        """``promised``: names of volumes that others are to get."""
-        self._storage, self._table, self._promised = storage, table, promised
+    def __init__(self, storage: Storage, table: NodeTable, promised: Iterable[str] = ()) -> None:
+        """``promised``: names of volumes that others are to get, beside those that the storage knows of."""
+        self._storage, self._table, self._promised = storage, table, storage.promised.union(promised)
         #: Volumes kept for a claim -> nodes where an earlier claim of the pod has it.
         self._kept: dict[str, Bools] = {}
         #: By class: for each earlier claim the place of its volume on each node.
@@ -277,18 +277,18 @@ def kept_volumes(claim: Claim, storage: Storage) -> list[PersistentVolume]:
 
 
 def free_volumes(storage_class: str, storage: Storage, table: NodeTable) -> FreeVolumes:
-    """Volumes of a class that are kept for no claim."""
-    known: dict[object, FreeVolumes] = _memo(storage, table)
-    free = known.get(("free", storage_class))
-    if free is None:
-        free = known["free", storage_class] = FreeVolumes(
+    """Volumes of a class that are kept for no claim; promised ones are among them."""
+    known: tuple[NodeTable, FreeVolumes] | None = storage.free_memo.get(storage_class)
+    if known is None or known[0] is not table:
+        free = FreeVolumes(
             storage.free(storage_class), lambda volume: nodes_reached(volume, storage, table), len(table.nodes)
         )
-    return free
+        known = storage.free_memo[storage_class] = table, free
+    return known[1]
 
 
 def offered(claim: Claim, free: FreeVolumes, taken: Iterable[str]) -> Bools:
-    """bool[V]: free volumes that are large enough for a claim, suit it, and are not taken; names may be unknown."""
+    """bool[V]: free volumes that are large enough for a claim, suit it and are not among those taken."""
     asked = claim.access_modes, claim.volume_mode, claim.attributes_class, claim.selector
     suit = free.memo.get(asked)
     if suit is None:

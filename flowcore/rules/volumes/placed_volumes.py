@@ -146,14 +146,15 @@ class PlacedVolumes:
 
 
 def chosen_for(
-    pods: Iterable[tuple[Volumes, str]], storage: Storage, table: NodeTable
+    pods: Iterable[tuple[Volumes, str]], storage: Storage, table: NodeTable, promises: Promises | None = None
 ) -> Iterator[tuple[VolumeChoice, ...]]:
     """What the claims of pods get that go to nodes, one pod after the other; () where one of them gets nothing.
 
     Args:
         pods: volumes and the name of the node of each.
+        promises: what pods before them were promised; these are added to it.
     """
-    promises = Promises()
+    promises = Promises() if promises is None else promises
     for volumes, node in pods:
         row = table.index.get(node)
         choices = choose(volumes, row, storage, table, promises) if volumes and row is not None else None
@@ -164,10 +165,30 @@ def chosen_for(
         yield choices or ()
 
 
-def with_volumes_of(pods: Sequence[tuple[Volumes, str]], storage: Storage, table: NodeTable) -> Storage:
-    """The storage once pods have come to nodes: volumes and the name of the node of each."""
-    choices = chosen_for(pods, storage, table)
-    return storage.with_pods((node, volumes, chosen) for (volumes, node), chosen in zip(pods, choices, strict=True))
+class ComingVolumes:
+    """The storage with the volumes of pods that come; it is asked about again and again, mostly with one pod more."""
+
+    def __init__(self, storage: Storage, table: NodeTable) -> None:
+        """``storage``: before any of them."""
+        self._before, self._table = storage, table
+        self._pods: list[tuple[Volumes, str]] = []
+        self._promises, self._storage = Promises(), storage
+
+    def storage(self, pods: Sequence[tuple[Volumes, str]]) -> Storage:
+        """The storage once pods have come to nodes: volumes and the name of the node of each.
+
+        For the pods of the last call it is the same object: what filters remember of it holds.
+        """
+        if self._pods != pods[: len(self._pods)]:
+            self._pods, self._promises, self._storage = [], Promises(), self._before
+        more = pods[len(self._pods) :]
+        if more:
+            choices = list(chosen_for(more, self._before, self._table, self._promises))
+            self._pods = list(pods)
+            self._storage = self._storage.with_pods(
+                (node, volumes, chosen) for (volumes, node), chosen in zip(more, choices, strict=True)
+            )
+        return self._storage
 
 
 def _conflict(volumes: Volumes, mounted: Iterable[Volumes]) -> bool:

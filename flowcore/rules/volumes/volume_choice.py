@@ -68,7 +68,7 @@ def choose(
         else:
             return None
     for claim in in_turn(waiting):
-        volume = _smallest(claim, row, storage, table, promises.volumes | own) if needs_match(claim) else None
+        volume = _smallest(claim, row, storage, table, promises.volumes, own) if needs_match(claim) else None
         if volume is not None:
             own.add(volume.name)
         elif not _can_be_provisioned(claim, storage, table)[row]:
@@ -115,13 +115,15 @@ def _rows_with(choice: VolumeChoice, node: int, storage: Storage, table: NodeTab
     return np.array([node]) if volume is None else nodes_reached(volume, storage, table)
 
 
-def _smallest(claim: Claim, row: int, storage: Storage, table: NodeTable, taken: set[str]) -> PersistentVolume | None:
+def _smallest(
+    claim: Claim, row: int, storage: Storage, table: NodeTable, promised: set[str], own: set[str]
+) -> PersistentVolume | None:
     """The volume that FindMatchingVolume finds for a claim on a node; of equal sizes the first by name."""
-    kept = next((volume for volume in kept_volumes(claim, storage) if volume.name not in taken), None)
+    kept = next((volume for volume in kept_volumes(claim, storage) if volume.name not in own), None)
     if kept is not None:
         return kept if row in nodes_reached(kept, storage, table) else None
     free = free_volumes(claim.storage_class, storage, table)
-    return free.smallest_at(row, offered(claim, free, taken))
+    return free.smallest_at(row, offered(claim, free, storage.promised.union(promised, own)))
 
 
 def _can_be_provisioned(claim: Claim, storage: Storage, table: NodeTable) -> Bools:

@@ -33,7 +33,7 @@ from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.dynamic_resources import taker_on
 from flowcore.rules.reasons.codes import REPLACEMENT
-from flowcore.rules.volumes import with_volumes_of
+from flowcore.rules.volumes import ComingVolumes
 
 
 class PlaceReplacements(Pass):
@@ -91,6 +91,7 @@ class _ClusterChange:
         self._numa = None if snapshot.numa is None else snapshot.numa.copy()
         self._takers = list(snapshot.takers)
         self._coming: list[tuple[Volumes, str]] = []
+        self._volumes = ComingVolumes(snapshot.storage, snapshot.table)
         self._added: list[tuple[str, PodSignature]] = []
         self._removed: list[tuple[str, PodSignature]] = []
         self.successor_by_victim: dict[str, str] = {}
@@ -121,7 +122,7 @@ class _ClusterChange:
             return replace(snapshot, pending=pending)
         pod_index = snapshot.pod_index.with_changes(self._added, self._removed)
         changed = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
-        storage = with_volumes_of(self._coming, snapshot.storage, snapshot.table)
+        storage = self._volumes.storage(self._coming)
         return replace(changed, pending=pending, storage=storage, numa=self._numa, takers=self._all_takers())
 
     def without(self, victim: Victim) -> Snapshot | None:
@@ -138,8 +139,11 @@ class _ClusterChange:
             ports[row] = ports.get(row, frozenset()) - frozenset(victim.host_ports)
         pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
         changed = snapshot.with_usage(used, assumed, ports, pod_index)
-        storage = with_volumes_of(self._coming, snapshot.storage, snapshot.table)
-        storage = storage.without(victim.node, victim.volumes)
+        storage = self._volumes.storage(self._coming)
+        if victim.volumes:
+            mounted = storage.mounted.get(victim.node, ())
+            left = tuple(volume for volume in mounted if volume not in victim.volumes)
+            storage = storage.with_mounted({victim.node: left})
         return replace(changed, storage=storage, numa=self._numa, takers=self._all_takers())
 
     def _all_takers(self) -> tuple[DeviceTaker, ...]:
