@@ -162,8 +162,8 @@ class FilteredFit:
         changes = self._state.changes
         if self._known is None or self._known.changes != changes:
             verdicts = run_filters(self._pod_class, self._state.snapshot(), self._signature)
-            closing = {name for name, _ in verdicts.by_filter} - EASED_BY_LEAVING - {RESOURCES.name}
-            closed, is_open = verdicts.rejected_by(closing), verdicts.rejected_by(EASED_BY_LEAVING)
+            blocking = {name for name, _ in verdicts.by_filter} - EASED_BY_LEAVING - {RESOURCES.name}
+            closed, is_open = verdicts.rejected_by(blocking), verdicts.rejected_by(EASED_BY_LEAVING)
             self._known = _Verdict(changes, verdicts.fits, closed, is_open)
         return self._known
 
