@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from harness.shared_gpus.workload import MOST_GPUS, WHOLE, Float64s, Int64s, Remaining, Workload
+from harness.shared_gpus.workload import MOST_GPUS, WHOLE, Bools, Float64s, Int64s, Remaining, Workload
 
 
 class Method(Protocol):
@@ -63,7 +63,6 @@ class Cluster:
         for node, at in enumerate(workload.shape_of):
             self.free[node, : shapes[at].gpus] = WHOLE
         demands = workload.demands
-        self._cpu = np.array([demand.cpu for demand in demands])
         self._gpus = np.array([demand.gpus for demand in demands])
         self._thousandths = np.array([demand.thousandths for demand in demands])
         self._shares = (self._thousandths > 0) & (self._thousandths < WHOLE)
@@ -81,10 +80,6 @@ class Cluster:
         node = int(costs.argmin())
         if costs[node] == np.inf:
             return None
-        return self.place_on(node, demand, memory)
-
-    def place_on(self, node: int, demand: int, memory: int) -> Placement:
-        """Places one pod on a node that has room for it, on the GPU where it costs the least."""
         asked = self._workload.demands[demand]
         gpus = [int(self._gpu[demand, node])] if asked.thousandths < WHOLE else np.flatnonzero(self.free[node] == WHOLE)
         placement = Placement(node, demand, memory, tuple(int(gpu) for gpu in gpus[: asked.gpus]))
@@ -107,12 +102,12 @@ class Cluster:
         free, cpu = self.free[node], int(self.cpu[node])
         shape = int(self._workload.shape_of[node])
         whole = free == WHOLE
-        possible = np.zeros((len(self._cpu), MOST_GPUS), dtype=bool)
+        possible = np.zeros((len(self._workload.cpu), MOST_GPUS), dtype=bool)
         # Of GPUs that have the same amount left the first one stands for all.
         different = np.array([left not in free[:gpu] for gpu, left in enumerate(free)])
         possible[self._shares] = different & (free >= self._thousandths[self._shares, np.newaxis])
         possible[~self._shares, 0] = self._gpus[~self._shares] <= whole.sum()
-        possible &= (self._workload.allowed[:, shape] & (self._cpu <= cpu))[:, np.newaxis]
+        possible &= (self._workload.allowed[:, shape] & (self._workload.cpu <= cpu))[:, np.newaxis]
         demands, gpus = possible.nonzero()
         self._costs[:, node] = np.inf
         if not len(demands):
@@ -122,7 +117,7 @@ class Cluster:
         shares = self._shares[demands].nonzero()[0]
         after[shares, gpus[shares]] -= self._thousandths[demands[shares]]
         before = Remaining(np.array([cpu]), free[np.newaxis])
-        costs = self._method.costs(before, Remaining(cpu - self._cpu[demands], after), shape)
+        costs = self._method.costs(before, Remaining(cpu - self._workload.cpu[demands], after), shape)
         order = np.lexsort((costs, demands))
         first = order[np.unique(demands[order], return_index=True)[1]]
         self._costs[demands[first], node], self._gpu[demands[first], node] = costs[first], gpus[first]
@@ -131,11 +126,13 @@ class Cluster:
 def place_one_by_one(workload: Workload, method: Method, arrivals: Int64s) -> Placed:
     """Places pods of the workload's list in this order. Nothing ends, so that one that finds no room never will."""
     cluster = Cluster(workload, method)
+    came = [cluster.place(int(workload.pods[pod]), int(workload.pod_memory[pod])) is not None for pod in arrivals]
+    return curve(workload, arrivals, np.array(came, dtype=bool))
+
+
+def curve(workload: Workload, arrivals: Int64s, came: Bools) -> Placed:
+    """How much was in use as pods arrived; bool[A]: which of them have a node."""
     asked = workload.asked[workload.pods[arrivals]]
-    came = np.array(
-        [cluster.place(int(workload.pods[pod]), int(workload.pod_memory[pod])) is not None for pod in arrivals],
-        dtype=bool,
-    )
     percent, allocated = (
         np.concatenate([[0.0], np.cumsum(each)]) * (100.0 / workload.room) for each in (asked, asked * came)
     )
