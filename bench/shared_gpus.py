@@ -2,6 +2,7 @@
 
     python bench/shared_gpus.py DATA_DIR
     python bench/shared_gpus.py DATA_DIR --list gpushare80,gpuspec33 --seeds 3 --all-nodes
+    python bench/shared_gpus.py DATA_DIR --list default --rounds 1,20,200
 
 No cluster and no engine takes part. Pods of a list come in a drawn order until they ask for 130 % of the cluster's
 GPUs. Each goes to one node: pods ask for whole GPUs, or for thousandths of one. None ends. So one that finds no room
@@ -12,7 +13,7 @@ seeds, and the least and the most beyond FGD of any seed.
 - `FGD`: the authors' method, written again from their simulator: the score is rounded down to whole points of 100, and
   of equal nodes the first one is taken. `published` is how far its mean is from the mean of their ten runs.
 - `exact-FGD`: the same without rounding.
-- `worth`: the cost of `harness/shared_gpus/room_worth.py`.
+- `worth`: the cost of `harness/shared_gpus/room_worth.py`. `--rounds 1,20,200`: also with so many pods known together.
 - `no plan more`: what no plan exceeds that knows all pods from the first on, and may leave out any of them; beside
   100 %, any of those that have come by then.
 
@@ -35,6 +36,7 @@ from harness.shared_gpus.fragments import Fragments
 from harness.shared_gpus.one_by_one import Method, place_one_by_one
 from harness.shared_gpus.prices import Fluid
 from harness.shared_gpus.room_worth import RoomWorth
+from harness.shared_gpus.rounds import place_in_rounds
 from harness.shared_gpus.workload import Workload, read_workload
 from harness.tables import console, print_conditions
 from openb import nodes_file, pods_file
@@ -44,12 +46,25 @@ FGD, EXACT, WORTH, MOST = "FGD", "exact-FGD", "worth", "no plan more"
 #: Allocated at 100 % and 130 %: means of ten seeds, expected_results/analysis_allo_discrete.csv of the authors.
 _PUBLISHED: Final = {
     "default": (95.23, 95.39),
+    "cpu050": (95.0, 95.21),
     "cpu100": (95.21, 95.35),
+    "cpu200": (94.82, 95.05),
+    "cpu250": (93.2, 93.41),
     "gpushare40": (93.96, 94.15),
+    "gpushare60": (91.25, 91.4),
     "gpushare80": (89.08, 89.31),
+    "gpushare100": (86.64, 86.9),
+    "gpuspec10": (94.66, 94.95),
+    "gpuspec20": (94.66, 94.84),
+    "gpuspec25": (93.91, 94.74),
     "gpuspec33": (87.84, 94.55),
     "multigpu20": (95.53, 95.65),
+    "multigpu30": (96.36, 96.46),
+    "multigpu40": (96.91, 96.99),
+    "multigpu50": (97.09, 97.18),
 }
+#: Lists of the trace without published figures.
+_UNPUBLISHED: Final = ("cpu0", "cpu037", "cpu072", "cpu235", "cpu300", "gpushare20", "gpuspec05")
 _ARRIVED: Final = (100.0, 130.0)
 
 
@@ -72,13 +87,25 @@ class Row:
     waiting: float | None
 
 
-def rows_of(which: str, workload: Workload, seeds: int, methods: list[str], *, authors_nodes: bool) -> list[Row]:
-    """A row for each method, and one of bounds; all have the same pods in the same orders."""
+def rows_of(
+    which: str, workload: Workload, seeds: int, methods: list[str], rounds: list[int], *, authors_nodes: bool
+) -> list[Row]:
+    """A row for each method, of ``worth`` for each size of rounds, and one of bounds.
+
+    All have the same pods in the same orders.
+    """
     figures: dict[str, list[tuple[float, float]]] = {}
     rows, orders = [], [workload.arrivals(seed, _ARRIVED[-1]) for seed in range(seeds)]
-    for method in (FGD, *(each for each in methods if each != FGD)):
-        placing = _method(method, workload)
-        ends = [place_one_by_one(workload, placing, order) for order in orders]
+    placing = {name: _method(name, workload) for name in (FGD, *methods)}
+    plays = [(name, size) for name in placing for size in (rounds if name == WORTH else [1])]
+    for played, size in plays:
+        method = played if size == 1 else f"{played}, rounds of {size}"
+        ends = [
+            place_one_by_one(workload, placing[played], order)
+            if size == 1
+            else place_in_rounds(workload, placing[played], order, size)
+            for order in orders
+        ]
         figures[method] = [(end.at(_ARRIVED[0]), end.at(_ARRIVED[1])) for end in ends]
         allocated = _by_moment(figures[method], mean)
         more = [(own[0] - fgd[0], own[1] - fgd[1]) for own, fgd in zip(figures[method], figures[FGD], strict=True)]
@@ -136,11 +163,13 @@ def _print(rows: list[Row]) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DATA_DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--list", "lists", default=",".join(_PUBLISHED), show_default=True,
-              callback=options.words((*_PUBLISHED, "multigpu50")), help="Which pods.")  # fmt: skip
+@click.option("--list", "lists", default="default,cpu100,gpushare40,gpushare80,gpuspec33,multigpu20", show_default=True,
+              callback=options.words((*_PUBLISHED, *_UNPUBLISHED)), help="Which pods.")  # fmt: skip
 @click.option("--method", "methods", default=f"{FGD},{WORTH}", show_default=True,
               callback=options.words((FGD, EXACT, WORTH)), help="How they are placed; FGD always.")  # fmt: skip
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(min=1), help="Orders of the pods.")
+@click.option("--rounds", default="1", show_default=True, callback=options.numbers,
+              help="Pods that worth knows together.")  # fmt: skip
 @click.option("--all-nodes", is_flag=True, help="The nodes without GPUs too.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
@@ -148,15 +177,16 @@ def main(
     lists: list[str],
     methods: list[str],
     seeds: int,
+    rounds: list[int],
     all_nodes: bool,  # noqa: FBT001 - click passes flags so
     output: str,
 ) -> None:
-    """Places the lists one by one, and prints how much of the GPUs is in use."""
+    """Places the lists one by one or in rounds, and prints how much of the GPUs is in use."""
     told = conditions()
     rows: list[Row] = []
     for which in lists:
         workload = read_workload(nodes_file(folder), pods_file(folder, which), gpu_nodes_only=not all_nodes)
-        rows += rows_of(which, workload, seeds, methods, authors_nodes=not all_nodes)
+        rows += rows_of(which, workload, seeds, methods, rounds, authors_nodes=not all_nodes)
     if output == "json":
         click.echo(msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}))
     else:

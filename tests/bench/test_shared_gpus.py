@@ -8,7 +8,8 @@ from harness.shared_gpus.fragments import Fragments
 from harness.shared_gpus.one_by_one import Cluster, Method, place_one_by_one
 from harness.shared_gpus.prices import LEVELS, Fluid, fill, mean_prices
 from harness.shared_gpus.room_worth import RoomWorth
-from harness.shared_gpus.workload import Demand, Remaining, Shape, Workload
+from harness.shared_gpus.rounds import place_in_rounds
+from harness.shared_gpus.workload import Demand, Int64s, Remaining, Shape, Workload
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,68 @@ def test_no_method_places_more_than_the_bound(seed: int) -> None:
         most = 100 * fluid.most(arrivals) / load.room
         for method in methods(load):
             assert place_one_by_one(load, method, arrivals).at(percent) <= most + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_leaves_gives_back_what_it_had(seed: int) -> None:
+    """Amounts, and what every pod would cost."""
+    load = drawn(seed)
+    cluster = Cluster(load, RoomWorth(load))
+    for pod in load.arrivals(seed, 60):
+        cluster.place(int(load.pods[pod]), int(load.pod_memory[pod]))
+    for demand in range(len(DEMANDS)):
+        before = [each.copy() for each in (cluster.cpu, cluster.memory, cluster.free)]
+        placement = cluster.place(demand, 1)
+        if placement is not None:
+            assert (cluster.free[placement.node] != before[2][placement.node]).sum() == load.demands[demand].gpus
+            cluster.remove(placement)
+            assert cluster.place(demand, 1) == placement
+            cluster.remove(placement)
+        for amounts, known in zip((cluster.cpu, cluster.memory, cluster.free), before, strict=True):
+            assert (amounts == known).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounds_keep_the_bound_and_rounds_of_one_pod_are_one_by_one(seed: int) -> None:
+    """In a round of one pod nothing else is known when it is placed again."""
+    load = drawn(seed)
+    arrivals = load.arrivals(seed, 130)
+    worth = RoomWorth(load)
+    alone, one_by_one = place_in_rounds(load, worth, arrivals, 1), place_one_by_one(load, worth, arrivals)
+    assert (alone.allocated == one_by_one.allocated).all()
+    together = place_in_rounds(load, worth, arrivals, 20)
+    assert together.at(130) <= 100 * Fluid(load).most(arrivals) / load.room + 1e-6
+    assert together.waiting > 0
+
+
+def test_gpus_without_cpu_are_worth_little() -> None:
+    """A node with cpu for its GPUs is worth more by them than one without; cpu beside no free GPU is worth nothing."""
+    load = drawn(3)
+    worth = RoomWorth(load)
+    full, empty = np.zeros((1, 8), dtype=np.int64), np.array([[1000] * 8])
+
+    def of(cpu: int, free: Int64s) -> float:
+        return float(worth.of(Remaining(np.array([cpu]), free), 1)[0])
+
+    assert of(96_000, full) == of(0, full) == 0
+    assert of(96_000, empty) < of(48_000, empty) < of(0, empty)
+
+
+def test_more_that_name_their_model_make_it_scarce() -> None:
+    """At 100 % what is named suffices in parts; with twice as many it has a price above the others."""
+    demands = (Demand(1_000, 1, 1000, ("A",)), Demand(1_000, 1, 1000, ()))
+    load = Workload(
+        shapes=(Shape(32_000, 4, "A"), Shape(32_000, 4, "B")),
+        shape_of=np.array([0, 1, 1, 1]),
+        memory=np.full(4, 1000),
+        demands=demands,
+        pods=np.array([0] * 2 + [1] * 8),
+        pod_memory=np.ones(10, dtype=np.int64),
+    )
+    fluid = Fluid(load)
+    few, many = fluid.prices(99), fluid.prices(99, 2.0)
+    assert few[0] == few[1]
+    assert many[0] > many[1]
 
 
 def test_a_scarce_model_has_a_price_before_the_others() -> None:

@@ -2,8 +2,10 @@
 
 Demands arrive in the shares that the list has, worth so many percent of all GPUs. The linear program places as much of
 them as it can, in parts: patterns of pods on one GPU (Gilmore and Gomory's columns), with the cpu of all nodes of a
-shape. The dual of a demand is what one more pod of it takes from others. Prices are the mean over several percentages:
-nodes that only few demands may use, or that many need, become scarce long before all are full.
+shape. The dual of a demand is what one more pod of it takes from others. Prices are a mean over several loads: nodes
+that many need become scarce long before all are full. And in parts nothing is lost as long as what is scarce still
+suffices, but pods that come one by one in a drawn order need it kept: so in some loads more of those come that name
+their models of GPUs.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from flowcore.planning.solvers.linear import LinearProgram, LinearSolution, solv
 from harness.errors import BenchError
 from harness.shared_gpus.workload import WHOLE, Float64s, Int64s, Workload
 
-#: Percentages of all GPUs that the arrived demands ask for.
-_LOADS: Final = (80, 100, 120)
+#: Of each load its weight, the percentage of all GPUs that the arrived demands ask for, and how many times as many pods
+#: as on the list name their models.
+_LOADS: Final = ((3, 100, 1.0), (3, 120, 1.0), (1, 100, 1.3), (1, 100, 1.6), (1, 100, 2.0))
 #: Amounts of a GPU are counted by this many thousandths: all shares of the trace are multiples.
 STEP: Final = 10
 LEVELS: Final = WHOLE // STEP + 1
@@ -70,12 +73,18 @@ class Fluid:
                 if self.workload.allowed[at, place] and demand.gpus <= shape.gpus and demand.cpu <= shape.cpu:
                     self._columns[_Column(place, demand.gpus, ((at, 1),))] = None
 
-    def prices(self, percent: float) -> Float64s:
-        """float64[K]: the dual of each demand, in thousandths of a GPU; 0 for one that fits no node."""
+    def prices(self, percent: float, named: float = 1.0) -> Float64s:
+        """float64[K]: the dual of each demand, in thousandths of a GPU; 0 for one that fits no node.
+
+        Args:
+            percent: of all GPUs, what the arriving demands ask for.
+            named: how many times as many pods as on the list name models that not all nodes have.
+        """
         possible = np.zeros(len(self.workload.demands), dtype=bool)
         possible[[at for column in self._columns for at, _ in column.pods]] = True
         load = self.workload
-        arriving = load.frequencies * (percent / 100 * load.room / float(load.frequencies @ load.asked))
+        shares = load.frequencies * np.where(load.allowed.all(axis=1), 1.0, named)
+        arriving = shares * (percent / 100 * load.room / float(shares @ load.asked))
         worth = np.maximum(load.asked, _CPU_WORTH * np.array([demand.cpu for demand in load.demands]))
         return np.where(possible, self._optimum(arriving, worth)[0], 0.0)
 
@@ -160,4 +169,8 @@ class Fluid:
 def mean_prices(workload: Workload) -> Float64s:
     """float64[K]: the mean of each demand's prices over the loads, in thousandths of a GPU."""
     fluid = Fluid(workload)
-    return np.mean([fluid.prices(percent) for percent in _LOADS], axis=0)
+    weights = [weight for weight, _, _ in _LOADS]
+    result: Float64s = np.average(
+        [fluid.prices(percent, named) for _, percent, named in _LOADS], axis=0, weights=weights
+    )
+    return result

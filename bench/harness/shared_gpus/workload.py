@@ -76,6 +76,11 @@ class Workload:
         return np.array([demand.gpus * demand.thousandths for demand in self.demands], dtype=np.int64)
 
     @cached_property
+    def cpu(self) -> Int64s:
+        """int64[K]: milli-cores that a demand asks for."""
+        return np.array([demand.cpu for demand in self.demands], dtype=np.int64)
+
+    @cached_property
     def allowed(self) -> Bools:
         """bool[K, S]: whether nodes of a shape have a model that will do."""
         return np.array(
