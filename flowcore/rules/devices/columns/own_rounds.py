@@ -7,6 +7,7 @@ waits. In the other rounds all take devices one by one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.rules.devices.columns.claimed_numbers import Claimed
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS, ColumnSets
-from flowcore.rules.devices.columns.request_kinds import RequestKind
+from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 from flowcore.rules.filters import run_filters
 
@@ -66,21 +67,17 @@ def askings_of(
 def in_fair_order(askings: Iterable[Asking], turn: int) -> list[Asking]:
     """One of each namespace, its most urgent, then a second one of each; namespaces take turns at being the first."""
     by_urgency = sorted(askings, key=lambda each: (-each.priority, each.created))
-    places: dict[str, dict[tuple[RequestKind, ...], int]] = {}
+    counts = Counter[str]()
+    places = dict[Asking, int]()
     for asking in by_urgency:
-        own = places.setdefault(asking.claimed.namespace, {})
-        own.setdefault(asking.claimed.kinds, len(own))
-    turns = _turns(places, turn)
-
-    def place(asking: Asking) -> tuple[int, int, int]:
-        namespace = asking.claimed.namespace
-        return places[namespace][asking.claimed.kinds], -asking.priority, turns[namespace]
-
-    return sorted(by_urgency, key=place)
+        places[asking] = counts[asking.claimed.namespace]
+        counts[asking.claimed.namespace] += 1
+    turns = _turns(counts, turn)
+    return sorted(by_urgency, key=lambda each: (places[each], -each.priority, turns[each.claimed.namespace]))
 
 
 def _turns(namespaces: Collection[str], turn: int) -> dict[str, int]:
-    return {name: (place - turn) % len(namespaces) for place, name in enumerate(namespaces)}
+    return {name: (place - turn) % len(namespaces) for place, name in enumerate(sorted(namespaces))}
 
 
 class OwnRounds:
@@ -101,6 +98,8 @@ class OwnRounds:
         self._sets, self._snapshot, self._columns_of = sets, snapshot, columns_of
         self._may_preempt = may_preempt
         self._lowest = _lowest_priorities(snapshot)
+        #: Whether some node has free devices for numbers.
+        self._has_free: dict[Numbers, bool] = {}
 
     def needy(self, askings: Iterable[Asking], columns: Columns) -> list[Asking]:
         """Those without columns that get devices only if pods of lower priorities leave; of as many as are asked."""
@@ -115,14 +114,14 @@ class OwnRounds:
         return [asking for asking in islice(candidates, MOST_KINDS) if self._needs_others_to_leave(asking)]
 
     def _needs_others_to_leave(self, asking: Asking) -> bool:
-        has_free = self.nodes_for(asking.claimed, free=True)
-        others = self.nodes_for(asking.claimed, free=False) & ~has_free & (self._lowest < asking.priority)
+        has_free = self._nodes_for(asking.claimed, free=True)
+        others = self._nodes_for(asking.claimed, free=False) & ~has_free & (self._lowest < asking.priority)
         if not others.any():
             return False
         bare = msgspec.structs.replace(asking.first.pod_class, devices=None)
         return not (has_free & run_filters(bare, self._snapshot, asking.first.signature).fits).any()
 
-    def nodes_for(self, claimed: Claimed, *, free: bool) -> Bools:
+    def _nodes_for(self, claimed: Claimed, *, free: bool) -> Bools:
         """bool[N]: nodes with as many devices of each kind as the numbers say, or as many ``free`` ones."""
         table = self._snapshot.table
         nodes = np.ones(len(table.nodes), dtype=np.bool_)
@@ -148,7 +147,7 @@ class OwnRounds:
             fixed: what pods are to get that are on their way.
             needy: some of ``askings``.
         """
-        turns = _turns(dict.fromkeys(each.claimed.namespace for each in needy), turn)
+        turns = _turns({each.claimed.namespace for each in needy}, turn)
         ranked = sorted(needy, key=lambda each: (-each.priority, turns[each.claimed.namespace], each.created))
         unknown = list(unknown)
         columns: Columns = {}
@@ -156,6 +155,9 @@ class OwnRounds:
         served = list[Asking]()
         for asking in ranked:
             if asking in waiting:
+                continue
+            if are_columns(asking.claimed, columns):
+                served.append(asking)
                 continue
             tried = self._tried(asking, askings, unknown, fixed, waiting, needy)
             if tried is not None and all(
@@ -212,8 +214,11 @@ class OwnRounds:
     def _may_get(self, asking: Asking, needy: Collection[Asking]) -> bool:
         """Whether pods may get devices in a round."""
         claimed = asking.claimed
-        is_number = claimed.numbers and all(self._selected(kind).is_countable for kind in claimed.kinds)
-        return asking in needy or not is_number or bool(self.nodes_for(claimed, free=True).any())
+        if asking in needy or not all(self._selected(kind).is_countable for kind in claimed.kinds):
+            return True
+        if claimed.numbers not in self._has_free:  # without numbers every node may have devices
+            self._has_free[claimed.numbers] = bool(self._nodes_for(claimed, free=True).any())
+        return self._has_free[claimed.numbers]
 
     def _add_lower(
         self,
@@ -244,7 +249,7 @@ class OwnRounds:
         return {
             asking
             for asking in askings
-            if asking.priority < max(of_all, *(above[kind] for kind in asking.claimed.kinds))
+            if any(asking.priority < max(of_all, above[kind]) for kind in asking.claimed.kinds)
         }
 
     def _selected(self, kind: RequestKind) -> SelectedDevices:

@@ -31,7 +31,14 @@ from flowcore.rules.devices.columns.extended_resources import (
     resources_by_devices,
     with_extended_resources,
 )
-from flowcore.rules.devices.columns.own_rounds import Asking, OwnRounds, are_columns, askings_of, in_fair_order
+from flowcore.rules.devices.columns.own_rounds import (
+    Asking,
+    Columns,
+    OwnRounds,
+    are_columns,
+    askings_of,
+    in_fair_order,
+)
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
@@ -145,7 +152,7 @@ def with_columns(
             if _may_take(claimed, index, snapshot):
                 taking.append(claimed)
             charge(pods.of(claimed))
-    columns = _columns(index, snapshot, taking) if len(known) == len(everybody) else {}
+    columns: Columns = _columns(index, snapshot, taking) if len(known) == len(everybody) else {}
     waiting = set[str]()
     if not all(are_columns(claimed, columns) for claimed in taking) and kinds.issuperset(
         kind for claimed in fixed for kind in claimed.kinds
