@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import msgspec
@@ -97,12 +98,15 @@ class OwnRounds:
     ) -> None:
         self._sets, self._snapshot, self._columns_of = sets, snapshot, columns_of
         self._may_preempt = may_preempt
-        self._lowest = _lowest_priorities(snapshot)
         #: Whether some node has free devices for numbers.
         self._has_free: dict[Numbers, bool] = {}
 
+    @cached_property
+    def _lowest(self) -> Int64s:
+        return _lowest_priorities(self._snapshot)
+
     def needy(self, askings: Iterable[Asking], columns: Columns) -> list[Asking]:
-        """Those without columns that get devices only if pods of lower priorities leave; of as many as are asked."""
+        """Those without columns that get devices only if pods of lower priorities leave, of the first so many."""
         candidates = (
             asking
             for asking in askings
