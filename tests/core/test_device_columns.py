@@ -364,7 +364,7 @@ def test_as_many_pods_get_a_node_as_one_by_one(known: Snapshot) -> None:
     """And each gets devices that no other has."""
     result = run_round(known)
     check_devices(known, result)
-    with patch("flowcore.planning.round.round.with_columns", lambda each, _charge: WithColumns(each, each)):
+    with patch("flowcore.planning.round.round.with_columns", lambda each, *_: WithColumns(each, each)):
         exact = run_round(known)
     assert len(result.placements) >= len(exact.placements)
     for each in result.unplaced:

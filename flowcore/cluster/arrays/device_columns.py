@@ -15,7 +15,7 @@ class DeviceColumns:
 
     Attributes:
         names: of the columns, as pods of the round request them.
-        later: the column for pods whose devices are not searched yet, of which no node has anything; "": there is none.
+        later: columns of which no node has anything, for pods that wait for a later round, each with the reason.
         invalid: bool[N], nodes with a pool from which nothing can be allocated.
         key: equal for the columns of one snapshot, whichever of its nodes they are of.
         extended: extended resources that a DeviceClass backs, each with bool[N], the nodes that do not offer it: there
@@ -23,7 +23,7 @@ class DeviceColumns:
     """
 
     names: tuple[str, ...]
-    later: str
+    later: Mapping[str, str]
     invalid: NDArray[np.bool_]
     key: object
     extended: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)

@@ -31,7 +31,8 @@ class DeviceObjects:
         version: another number after each change.
         published: another number after each change of a slice or of a class.
         rounds: how many rounds began in which work has limits; 0: there are none.
-        is_searched: whether all that was asked was searched; else the next round goes on.
+        turn: the number of the round, for pods that have devices in turns.
+        is_searched: whether all that was asked was searched and had its turn; else the next round goes on.
         memo: what those who read the objects keep between two changes.
     """
 
@@ -41,7 +42,7 @@ class DeviceObjects:
         self.claims: dict[ClaimKey, ResourceClaim] = {}
         self.extended: dict[str, ClaimKey] = {}
         self.takers: tuple[DeviceTaker, ...] = ()
-        self.version = self.published = self.rounds = 0
+        self.version = self.published = self.rounds = self.turn = 0
         self.is_searched = True
         self.memo: dict[str, Any] = {}
         self._changed_slices: set[str] = set()
@@ -79,9 +80,10 @@ class DeviceObjects:
         unread, self._unread_claims = self._unread_claims, set()
         return unread
 
-    def begin_round(self) -> None:
-        """From here on the work of one round has its limits."""
+    def begin_round(self, turn: int = 0) -> None:
+        """From here on the work of one round has its limits; the same ``turn`` gives the same plan again."""
         self.rounds += 1
+        self.turn = turn
 
     def _count(self, *, changed: bool, published: bool) -> None:
         self.version += changed

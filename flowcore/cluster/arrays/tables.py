@@ -257,9 +257,9 @@ class ClusterTables:
 
     # --- what is known ---
 
-    def begin_round(self) -> None:
-        """What is asked from here on has the limits of one round."""
-        self._devices.begin_round()
+    def begin_round(self, number: int) -> None:
+        """What is asked from here on has the limits of one round, which has a number."""
+        self._devices.begin_round(number)
 
     def to_snapshot(
         self,

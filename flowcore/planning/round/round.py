@@ -14,6 +14,7 @@ from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
+from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
@@ -119,7 +120,8 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``).
         """
-        self._columns = with_columns(snapshot, charge)
+        now = snapshot.now
+        self._columns = with_columns(snapshot, charge, lambda pod: may_preempt(pod, policies[pod.policy], now))
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)

@@ -126,6 +126,8 @@ class DeviceIndex:
         self._changed_at: dict[PoolId, int] = {}
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
         self._last_planned: _Planned | None = None
+        #: How often something had changed, and how many rounds were planned in turns since.
+        self._turns = 0, 0
         self._state = self._state_of(SliceIndex(()))
         self.columns = ColumnSets(self._state.slices, self._selectors)
         self.devices = ClaimableDevices(self._state, objects.claims, objects.extended)
@@ -222,6 +224,12 @@ class DeviceIndex:
                 self.columns.count(allocation, number)
                 for pool in pools_of((allocation,)):
                     self._changed_at[pool] = self._last_change_of_pools = self._changes
+
+    def has_turns(self, most: int) -> bool:
+        """Whether nothing changed for at most so many calls: after that it is no use to plan the same again."""
+        changes, count = self._turns
+        self._turns = self._changes, count + 1 if changes == self._changes else 1
+        return self._turns[1] <= most
 
     def effort_of(self, namespace: str) -> Spend:
         """Counts what a round spends on the claims of a namespace."""

@@ -20,6 +20,7 @@ KEPT_OF_ROUND, FIRST_OF_NAMESPACE = 1_000_000, 125_000
 LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 100, 4, 12, 6
 
 REASON_LATER: Final = "devices not searched yet: claims of the namespace cost more than a round spends on them"
+REASON_IN_TURNS: Final = "devices not planned in this round: others that need them by preemption have their turn"
 
 #: Counts units of work that begins or is done.
 Spend = Callable[[int], None]

@@ -19,14 +19,16 @@ from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
-from flowcore.rules.devices.search_effort import REASON_LATER
+from flowcore.rules.devices.search_effort import REASON_IN_TURNS, REASON_LATER
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 
 __all__ = [
     "NAME",
     "REASON_ELSEWHERE",
     "REASON_INVALID_POOLS",
+    "REASON_IN_TURNS",
     "REASON_IN_USE",
+    "REASON_LATER",
     "REASON_NONE_FIT",
     "claimable_devices",
     "column_reads",
@@ -93,8 +95,9 @@ def column_rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejectio
     if not requests or columns is None:
         return ()
     short = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    if any(name == columns.later for name, _ in requests):
-        return (Rejection(REASON_LATER, ~short),)
+    reasons = [columns.later[name] for name, _ in requests if name in columns.later]
+    if reasons:
+        return (Rejection(reasons[0], ~short),)
     for name, number in requests:
         short |= snapshot.free[:, snapshot.resources.index(name)] < number
     return (

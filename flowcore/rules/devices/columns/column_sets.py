@@ -105,10 +105,10 @@ class ColumnSets:
         crossing = set[RequestKind]()
         for kind in counted:
             if not self.selected(kind, table).is_countable or any(
-                self._relation(kind, taken, table) is not False for taken in others
+                self.relation(kind, taken, table) is not False for taken in others
             ):
                 continue
-            relations = {first: self._relation(kind, first, table) for first in dict.fromkeys(first_of.values())}
+            relations = {first: self.relation(kind, first, table) for first in dict.fromkeys(first_of.values())}
             crossed = [first for first, relation in relations.items() if relation is None]
             if crossed:
                 crossing.update(crossed)
@@ -116,7 +116,8 @@ class ColumnSets:
             first_of[kind] = next((first for first, relation in relations.items() if relation), kind)
         return {kind: first for kind, first in first_of.items() if first not in crossing}
 
-    def _relation(self, kind: RequestKind, second: RequestKind, table: NodeTable) -> bool | None:
+    def relation(self, kind: RequestKind, second: RequestKind, table: NodeTable) -> bool | None:
+        """Whether two kinds may get the same devices, True, or none in common, False; None: they cross."""
         if kind == second:
             return True
         both = self.selected(kind, table), self.selected(second, table)

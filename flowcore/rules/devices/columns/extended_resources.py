@@ -57,7 +57,7 @@ def with_extended_resources(snapshot: Snapshot, resources: AbstractSet[str]) -> 
     for name, column in of_node.items():
         allocatable[~by_devices[name], names.index(column)] = PLENTY
     no_node = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    columns = DeviceColumns(tuple(of_node.values()), "", no_node, object(), by_devices)
+    columns = DeviceColumns(tuple(of_node.values()), {}, no_node, object(), by_devices)
     changed = replace(snapshot, resources=names, allocatable=allocatable, used=used, columns=columns)
     if snapshot.running is not None and kept:
         pods = tuple(_asking(pod, of_node, kept[pod.key][1]) if pod.key in kept else pod for pod in running)

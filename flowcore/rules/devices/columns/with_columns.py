@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -30,15 +31,23 @@ from flowcore.rules.devices.columns.extended_resources import (
     resources_by_devices,
     with_extended_resources,
 )
+from flowcore.rules.devices.columns.own_rounds import (
+    Asking,
+    Columns,
+    OwnRounds,
+    are_columns,
+    askings_of,
+    in_fair_order,
+)
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import own_claims
-from flowcore.rules.devices.search_effort import EffortSpentError
+from flowcore.rules.devices.search_effort import REASON_IN_TURNS, REASON_LATER, EffortSpentError
 
 #: Is called after each search of devices, with the pods that it was for.
 _Charge = Callable[[Sequence[PendingPod]], None]
-#: The class of devices that are not searched yet; no class has such a name.
+#: The class of devices that nobody gets in this round; no class has such a name.
 _LATER = "(later)"
 
 
@@ -95,11 +104,19 @@ def _not_charged(_pods: Sequence[PendingPod]) -> None:
     """Measures nothing."""
 
 
-def with_columns(snapshot: Snapshot, charge: _Charge = _not_charged) -> WithColumns:
+def _nobody(_pod: PendingPod) -> bool:
+    """No pod is evicted for others."""
+    return False
+
+
+def with_columns(
+    snapshot: Snapshot, charge: _Charge = _not_charged, may_preempt: Callable[[PendingPod], bool] = _nobody
+) -> WithColumns:
     """The snapshot with a column for each set of interchangeable devices that pending pods claim.
 
     Args:
         charge: is called after each piece of work, with the pods that it was for; without pods, if it was for all.
+        may_preempt: whether running pods may be evicted for a pod.
     """
     if all(pod.pod_class.devices is None for pod in snapshot.pending):
         return WithColumns(snapshot, snapshot)
@@ -118,24 +135,42 @@ def with_columns(snapshot: Snapshot, charge: _Charge = _not_charged) -> WithColu
     for taker in devices.waiting.values():
         if (claimed := numbers.of(taker.pod)) is not None:
             on_their_way.append((taker.node, claimed))
-    everybody = (*by_pod.values(), *(claimed for _, claimed in on_their_way))
-    everybody = tuple({id(claimed): claimed for claimed in everybody}.values())  # most are of few templates
+    fixed = _each_once(claimed for _, claimed in on_their_way)
+    everybody = _each_once((*by_pod.values(), *fixed))  # most are of few templates
+    turn, is_shared = divmod(snapshot.devices.turn, 2)
     kinds = {kind for claimed in everybody for kind in claimed.kinds}
     if len(kinds) > MOST_KINDS:
-        return WithColumns(snapshot, begun, {}, extended.running)
+        asking = in_fair_order(pods.askings(everybody, may_preempt), turn)
+        kinds = _some_kinds((*fixed, *(each.claimed for each in asking)))
+    known = [claimed for claimed in everybody if kinds.issuperset(claimed.kinds)]
     index.columns.retain(kinds)
     charge(())
-    later = _not_searched(index, snapshot, everybody, lambda claimed: charge(pods.of(claimed)))
+    later = _not_searched(index, snapshot, known, lambda claimed: charge(pods.of(claimed)))
     taking = list[Claimed]()
-    for claimed in everybody:
+    for claimed in known:
         if later.isdisjoint(claimed.kinds):
-            if claimed.numbers or _has_a_node(claimed, index, snapshot):
+            if _may_take(claimed, index, snapshot):
                 taking.append(claimed)
             charge(pods.of(claimed))
-    columns = _columns(index, snapshot, taking)
-    if not (columns or later):
+    columns: Columns = _columns(index, snapshot, taking) if len(known) == len(everybody) else {}
+    waiting = set[str]()
+    if not all(are_columns(claimed, columns) for claimed in taking) and kinds.issuperset(
+        kind for claimed in fixed for kind in claimed.kinds
+    ):
+        own = OwnRounds(index.columns, snapshot, partial(_columns, index, snapshot), may_preempt)
+        askings = in_fair_order(pods.askings(taking, may_preempt), turn)
+        needy = own.needy(askings, columns)
+        snapshot.devices.is_searched &= not (needy and index.has_turns(2 * len(needy)))
+        if needy and not is_shared:
+            unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], may_preempt)
+            taken = [claimed for claimed in fixed if claimed in taking]
+            chosen, who_waits = own.choose(askings, unknown, taken, needy, turn)
+            if chosen:
+                columns, waiting = chosen, {pod.key for asking in who_waits for pod in asking.pods}
+        charge(())
+    if not (columns or later) or (len(known) < len(everybody) and not columns):
         return WithColumns(snapshot, begun, {}, extended.running)
-    widening = _Widening(begun, extended, index, numbers, columns, later)
+    widening = _Widening(begun, extended, index, numbers, columns, later, waiting)
     widening.add_waiting(on_their_way)
     return widening.widened(by_pod)
 
@@ -149,6 +184,35 @@ class _PodsOf:
     def of(self, claimed: Claimed) -> list[PendingPod]:
         """Those that wait; none if all of them are on their way."""
         return self._pods.setdefault(id(claimed), [])
+
+    def askings(self, claimed: Iterable[Claimed], may_preempt: Callable[[PendingPod], bool]) -> list[Asking]:
+        """Those that wait, by what they are to get and by priority."""
+        return askings_of(((each, self.of(each)) for each in claimed), may_preempt)
+
+
+def _each_once(claimed: Iterable[Claimed]) -> list[Claimed]:
+    return list({id(content): content for content in claimed}.values())
+
+
+def _some_kinds(claimed: Iterable[Claimed]) -> set[RequestKind]:
+    """The kinds of the first of them, and of as many others as may be known at once."""
+    kinds = set[RequestKind]()
+    for content in claimed:
+        if len(kinds.union(content.kinds)) <= MOST_KINDS:
+            kinds.update(content.kinds)
+    return kinds
+
+
+def _may_take(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
+    """Whether some node may have devices for a pod in this round; with numbers, also if others leave first."""
+    if not claimed.numbers:
+        return _has_a_node(claimed, index, snapshot)
+    nodes = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for kind, number in claimed.numbers:
+        selected = index.columns.selected(kind, snapshot.table)
+        if not kind.offered and selected.is_countable:
+            nodes &= selected.counts(snapshot.table) >= number
+    return bool(nodes.any())
 
 
 def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
@@ -209,6 +273,7 @@ class _Widening:
         claimed: ClaimedNumbers,
         columns: Mapping[RequestKind, RequestKind],
         later: AbstractSet[RequestKind],
+        waiting: AbstractSet[str],
     ) -> None:
         snapshot = extended.snapshot
         self._begun, self._extended, self._snapshot = begun, extended, snapshot
@@ -216,10 +281,13 @@ class _Widening:
         firsts = list(dict.fromkeys(columns.values()))
         self._selected = [index.columns.selected(kind, snapshot.table) for kind in firsts]
         self._column_of = {kind: firsts.index(first) for kind, first in columns.items()}
-        self._later = later
+        self._later, self._waiting = later, waiting
         self._amounts_of: dict[int, Amounts] = {}
-        named = [kind.device_class for kind in firsts]
-        self._names = _names([*named, _LATER] if later else named, snapshot.resources)
+        reasons = [*([REASON_LATER] if later else []), *([REASON_IN_TURNS] if waiting else [])]
+        named = [*(kind.device_class for kind in firsts), *(_LATER for _ in reasons)]
+        self._names = _names(named, snapshot.resources)
+        #: Why pods wait that request something of the last columns, by name.
+        self._reasons = dict(zip(self._names[len(firsts) :], reasons, strict=True))
         self._there = self._stacked(selected.counts(snapshot.table) for selected in self._selected)
         for column, kind in enumerate(firsts):
             if kind.offered and snapshot.columns is not None:
@@ -265,7 +333,7 @@ class _Widening:
         snapshot, names = self._snapshot, self._names
         pending, originals = list[PendingPod](), dict[str, PendingPod]()
         for pod in snapshot.pending:
-            amounts = self._requested(claimed[pod.key]) if pod.key in claimed else ()
+            amounts = self._requested(pod.key, claimed[pod.key]) if pod.key in claimed else ()
             if amounts:
                 originals[pod.key] = pod
                 pending.append(msgspec.structs.replace(pod, pod_class=self._requesting(pod.pod_class, amounts)))
@@ -286,7 +354,7 @@ class _Widening:
             persistent_usage=self._persistent_usage(),
             columns=DeviceColumns(
                 names if begun_columns is None else (*begun_columns.names, *names),
-                names[-1] if self._later else "",
+                self._reasons,
                 self._index.columns.invalid(snapshot.table),
                 object(),
                 {} if begun_columns is None else begun_columns.extended,
@@ -295,11 +363,13 @@ class _Widening:
         snapshot.devices.is_searched &= not self._later
         return WithColumns(widened, self._begun, originals, {**running, **self._extended.running})
 
-    def _requested(self, claimed: Claimed) -> Amounts:
+    def _requested(self, key: str, claimed: Claimed) -> Amounts:
+        if key in self._waiting:
+            return ((self._names[-1], 1),)
         amounts = self._amounts_of.get(id(claimed))
         if amounts is None:
             is_later = not self._later.isdisjoint(claimed.kinds)
-            amounts = ((self._names[-1], 1),) if is_later else self._amounts(claimed.numbers)
+            amounts = ((next(iter(self._reasons)), 1),) if is_later else self._amounts(claimed.numbers)
             self._amounts_of[id(claimed)] = amounts
         return amounts
 

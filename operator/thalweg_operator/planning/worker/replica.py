@@ -98,7 +98,7 @@ class Replica:
             self.cache.age()
             self.tables.age()
         self._invalidate(self.tables.apply(to_changes(request)))
-        self.tables.begin_round()
+        self.tables.begin_round(request.number)
         if request.persistent_usage is not None:
             self._persistent_usage = request.persistent_usage
         for key in request.removed_running:
