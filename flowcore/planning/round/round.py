@@ -6,9 +6,10 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, Policy
@@ -55,7 +56,9 @@ from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
+from flowcore.rules.devices.columns.own_rounds import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
+from flowcore.rules.filters import run_filters
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
@@ -121,7 +124,8 @@ class Round:
         ``without``: names of methods that do not run (``methods.table``).
         """
         now = snapshot.now
-        self._columns = with_columns(snapshot, charge, lambda pod: may_preempt(pod, policies[pod.policy], now))
+        preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
+        self._columns = with_columns(snapshot, charge, preemption)
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
@@ -467,3 +471,9 @@ def run_one_by_one(
     bound = first_bound(problem.cost_matrix)
     result = build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
     return without_columns(result, columns, policies)
+
+
+def _passing_without_devices(pod: PendingPod, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes that a pod passes, its devices left out."""
+    bare = msgspec.structs.replace(pod.pod_class, devices=None)
+    return run_filters(bare, snapshot, pod.signature).fits

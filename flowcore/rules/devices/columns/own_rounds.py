@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import Final
 
-import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
@@ -22,12 +22,30 @@ from flowcore.rules.devices.columns.claimed_numbers import Claimed
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS, ColumnSets
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
-from flowcore.rules.filters import run_filters
 
 _LOWEST = int(np.iinfo(np.int64).min)
 
 #: Each kind that is a column, with the first of those that the same devices serve.
 Columns = Mapping[RequestKind, RequestKind]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """For which waiting pods running ones may be evicted.
+
+    Attributes:
+        is_allowed: whether they may for a pod.
+        passing: bool[N], nodes that a pod passes now, its devices left out.
+    """
+
+    is_allowed: Callable[[PendingPod], bool]
+    passing: Callable[[PendingPod, Snapshot], Bools]
+
+
+#: Nobody is evicted.
+NO_PREEMPTION: Final = Preemption(
+    lambda _pod: False, lambda _pod, known: np.zeros(len(known.table.nodes), dtype=np.bool_)
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,9 +68,7 @@ class Asking:
         return self.first.pod_class.priority
 
 
-def askings_of(
-    pods: Iterable[tuple[Claimed, Sequence[PendingPod]]], may_preempt: Callable[[PendingPod], bool]
-) -> list[Asking]:
+def askings_of(pods: Iterable[tuple[Claimed, Sequence[PendingPod]]], preemption: Preemption) -> list[Asking]:
     """Pods that are to get the same, by priority."""
     askings = list[Asking]()
     for claimed, alike in pods:
@@ -60,7 +76,7 @@ def askings_of(
         for pod in alike:
             by_priority.setdefault(pod.pod_class.priority, []).append(pod)
         for equal in by_priority.values():
-            first = next(filter(may_preempt, equal), equal[0])
+            first = next(filter(preemption.is_allowed, equal), equal[0])
             askings.append(Asking(claimed, tuple(equal), first, min(pod.created for pod in equal)))
     return askings
 
@@ -86,7 +102,7 @@ class OwnRounds:
 
     Args:
         columns_of: the columns if these take devices and no others.
-        may_preempt: whether pods may be evicted for a pod.
+        preemption: for which pods running ones may be evicted.
     """
 
     def __init__(
@@ -94,10 +110,10 @@ class OwnRounds:
         sets: ColumnSets,
         snapshot: Snapshot,
         columns_of: Callable[[Iterable[Claimed]], Columns],
-        may_preempt: Callable[[PendingPod], bool],
+        preemption: Preemption,
     ) -> None:
         self._sets, self._snapshot, self._columns_of = sets, snapshot, columns_of
-        self._may_preempt = may_preempt
+        self._preemption = preemption
         #: Whether some node has free devices for numbers.
         self._has_free: dict[Numbers, bool] = {}
 
@@ -112,7 +128,7 @@ class OwnRounds:
             for asking in askings
             if asking.claimed.numbers
             and not are_columns(asking.claimed, columns)
-            and self._may_preempt(asking.first)
+            and self._preemption.is_allowed(asking.first)
             and all(not kind.offered and self._selected(kind).is_countable for kind in asking.claimed.kinds)
         )
         return [asking for asking in islice(candidates, MOST_KINDS) if self._needs_others_to_leave(asking)]
@@ -122,8 +138,7 @@ class OwnRounds:
         others = self._nodes_for(asking.claimed, free=False) & ~has_free & (self._lowest < asking.priority)
         if not others.any():
             return False
-        bare = msgspec.structs.replace(asking.first.pod_class, devices=None)
-        return not (has_free & run_filters(bare, self._snapshot, asking.first.signature).fits).any()
+        return not (has_free & self._preemption.passing(asking.first, self._snapshot)).any()
 
     def _nodes_for(self, claimed: Claimed, *, free: bool) -> Bools:
         """bool[N]: nodes with as many devices of each kind as the numbers say, or as many ``free`` ones."""

@@ -32,9 +32,11 @@ from flowcore.rules.devices.columns.extended_resources import (
     with_extended_resources,
 )
 from flowcore.rules.devices.columns.own_rounds import (
+    NO_PREEMPTION,
     Asking,
     Columns,
     OwnRounds,
+    Preemption,
     are_columns,
     askings_of,
     in_fair_order,
@@ -104,19 +106,14 @@ def _not_charged(_pods: Sequence[PendingPod]) -> None:
     """Measures nothing."""
 
 
-def _nobody(_pod: PendingPod) -> bool:
-    """No pod is evicted for others."""
-    return False
-
-
 def with_columns(
-    snapshot: Snapshot, charge: _Charge = _not_charged, may_preempt: Callable[[PendingPod], bool] = _nobody
+    snapshot: Snapshot, charge: _Charge = _not_charged, preemption: Preemption = NO_PREEMPTION
 ) -> WithColumns:
     """The snapshot with a column for each set of interchangeable devices that pending pods claim.
 
     Args:
         charge: is called after each piece of work, with the pods that it was for; without pods, if it was for all.
-        may_preempt: whether running pods may be evicted for a pod.
+        preemption: for which pods running ones may be evicted.
     """
     if all(pod.pod_class.devices is None for pod in snapshot.pending):
         return WithColumns(snapshot, snapshot)
@@ -140,7 +137,7 @@ def with_columns(
     turn, is_shared = divmod(snapshot.devices.turn, 2)
     kinds = {kind for claimed in everybody for kind in claimed.kinds}
     if len(kinds) > MOST_KINDS:
-        asking = in_fair_order(pods.askings(everybody, may_preempt), turn)
+        asking = in_fair_order(pods.askings(everybody, preemption), turn)
         kinds = _some_kinds((*fixed, *(each.claimed for each in asking)))
     known = [claimed for claimed in everybody if kinds.issuperset(claimed.kinds)]
     index.columns.retain(kinds)
@@ -157,12 +154,12 @@ def with_columns(
     if not all(are_columns(claimed, columns) for claimed in taking) and kinds.issuperset(
         kind for claimed in fixed for kind in claimed.kinds
     ):
-        own = OwnRounds(index.columns, snapshot, partial(_columns, index, snapshot), may_preempt)
-        askings = in_fair_order(pods.askings(taking, may_preempt), turn)
+        own = OwnRounds(index.columns, snapshot, partial(_columns, index, snapshot), preemption)
+        askings = in_fair_order(pods.askings(taking, preemption), turn)
         needy = own.needy(askings, columns)
         snapshot.devices.is_searched &= not (needy and index.has_turns(2 * len(needy)))
         if needy and not is_shared:
-            unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], may_preempt)
+            unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], preemption)
             taken = [claimed for claimed in fixed if claimed in taking]
             chosen, who_waits = own.choose(askings, unknown, taken, needy, turn)
             if chosen:
@@ -185,9 +182,9 @@ class _PodsOf:
         """Those that wait; none if all of them are on their way."""
         return self._pods.setdefault(id(claimed), [])
 
-    def askings(self, claimed: Iterable[Claimed], may_preempt: Callable[[PendingPod], bool]) -> list[Asking]:
+    def askings(self, claimed: Iterable[Claimed], preemption: Preemption) -> list[Asking]:
         """Those that wait, by what they are to get and by priority."""
-        return askings_of(((each, self.of(each)) for each in claimed), may_preempt)
+        return askings_of(((each, self.of(each)) for each in claimed), preemption)
 
 
 def _each_once(claimed: Iterable[Claimed]) -> list[Claimed]:
