@@ -251,3 +251,28 @@ def test_filters_judge_the_cluster_once_after_each_decision(
     result = run_round(drawn)
     assert len(result.placements) == len(result.evictions) == count
     assert len(asked) <= 4 * count
+
+
+def test_limits_of_volumes_are_judged_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all nodes have as many volumes of a driver as they take, and each pod comes once one of them has left."""
+    count = 12
+    asked: list[Snapshot] = []
+
+    def counted(pod_class, seen, signature):
+        asked.append(seen)
+        return run_filters(pod_class, seen, signature)
+
+    monkeypatch.setattr(fit_checks, "run_filters", counted)
+    names = [f"n{place}a" for place in range(count)]
+    victims = [running(f"r{place}", names[place % count], 1, priority=-5) for place in range(2 * count)]
+    pods = [mounting(pod, claims_of(f"r{place}")) for place, pod in enumerate(victims)]
+    stored: list[StorageObject] = [CsiNode(name, limits=((DRIVER, 2),)) for name in names]
+    for claimed in [*(f"r{place}" for place in range(2 * count)), *(f"w{place}" for place in range(count))]:
+        stored += [claim(claimed, bound=True), bound_volume(claimed)]
+    pending = [waiting_with(f"w{place}", 1, claims_of(f"w{place}")) for place in range(count)]
+    drawn = snapshot([node(name, 4) for name in names], pods, pending)
+    mounted = [(pod.node_name, pod.pod_class.volumes) for pod in pods]
+    drawn = replace(drawn, storage=Storage.of([*CLASSES, *stored], mounted))
+    result = run_round(drawn)
+    assert len(result.placements) == len(result.evictions) == count
+    assert len(asked) <= 4 * count

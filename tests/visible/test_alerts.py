@@ -63,6 +63,7 @@ CASES = {
         {
             'thalweg_watch_age_seconds{kind="pods"}': constant(75),
             'thalweg_watch_age_seconds{kind="podgroups.scheduling.k8s.io"}': constant(1e9),
+            'thalweg_watch_age_seconds{kind="resourceclaims"}': constant(1e9),
         },
         {"kind": "pods"},
     ),

@@ -13,7 +13,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.rules.filters import run_filters, static_fits
+from flowcore.rules.filters import node_volume_limits, run_filters, static_fits
 from flowcore.rules.filters.node_resources_fit import not_offered
 from flowcore.rules.filters.registry import EASED_BY_LEAVING, RESOURCES, RUNNING_TERMS, run_filter
 from flowcore.rules.verdicts import VerdictCache
@@ -154,6 +154,10 @@ class FilteredFit:
         now = self._now()
         if now.closed[node] or not (now.open[node] or self._wants_others):
             return not now.closed[node]
+        if now.limited[node] and not self._wants_others:
+            storage, name = self._state.snapshot().storage, self._state.node_name(node)
+            mounted = self._state.mounted(node, without)
+            return not node_volume_limits.rejects(self._pod_class.volumes, storage, name, mounted)
         snapshot = self._state.snapshot(without)
         return bool(run_filters(self._pod_class, snapshot, self._signature).fits[node])
 
@@ -164,7 +168,8 @@ class FilteredFit:
             verdicts = run_filters(self._pod_class, self._state.snapshot(), self._signature)
             blocking = {name for name, _ in verdicts.by_filter} - EASED_BY_LEAVING - {RESOURCES.name}
             closed, is_open = verdicts.rejected_by(blocking), verdicts.rejected_by(EASED_BY_LEAVING)
-            self._known = _Verdict(changes, verdicts.fits, closed, is_open)
+            limited = is_open & ~verdicts.rejected_by(EASED_BY_LEAVING - {node_volume_limits.NAME})
+            self._known = _Verdict(changes, verdicts.fits, closed, is_open, limited)
         return self._known
 
 
@@ -176,9 +181,11 @@ class _Verdict:
         fits: bool[N].
         closed: bool[N], nodes that a filter rejects whoever leaves.
         open: bool[N], nodes that only a trial tells about: a filter rejects them that may not once others have left.
+        limited: bool[N], those that NodeVolumeLimits alone rejects, which is asked about one node.
     """
 
     changes: int
     fits: Bools
     closed: Bools
     open: Bools
+    limited: Bools

@@ -422,6 +422,27 @@ class EvictionState:
         changed = replace(changed, storage=storage, numa=numa)
         return changed if takers == list(before.takers) else replace(changed, takers=tuple(takers))
 
+    def node_name(self, node: int) -> str:
+        """The name of a node."""
+        return self._snapshot.table.nodes[node].name
+
+    def mounted(self, node: int, without: Collection[int]) -> Volumes:
+        """The volumes on a node with all decisions, once these residents have left too.
+
+        A snapshot has the same. This costs the pods of the node and the decisions, and no others.
+        """
+        pods, gone = self.residents.pods, self.leaving.keys() | set(without)
+        here = self.residents.on(node)
+        kept = {volume for beside in here if beside not in gone for volume in pods[beside].pod_class.volumes}
+        freed = {volume for beside in here if beside in gone for volume in pods[beside].pod_class.volumes} - kept
+        own = self._snapshot.storage.mounted.get(self.node_name(node), ())
+        come = [
+            *(pods[each].pod_class for each, left in self.leaving.items() if left.to == node and each not in without),
+            *(arrival.pod.pod_class for arrival in self.arrivals if arrival.node == node),
+        ]
+        brought = (volume for pod_class in come for volume in pod_class.volumes)
+        return (*(volume for volume in own if volume not in freed), *brought)
+
     def _with_volumes(
         self, coming: Sequence[tuple[Volumes, str]], freed: Mapping[int, AbstractSet[ClaimVolume | Disk]]
     ) -> Storage:

@@ -92,6 +92,19 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
     return [*rejected, Rejection(REASON, over & ~uncounted)]
 
 
+def rejects(volumes: Volumes, storage: Storage, node: str, mounted: Volumes) -> bool:
+    """Whether ``rejections`` has a node, with these volumes mounted there and no others."""
+    csi_node = storage.csi_nodes.get(node)
+    wanted = _count(volumes, storage, migrated=csi_node is not None, is_new=True)
+    limits = _limits(csi_node)
+    if wanted.problem or not wanted.drivers or not limits:
+        return bool(wanted.problem)
+    held = _count(mounted, storage, migrated=True, is_new=False)
+    attached = Counter({**_attached(node, storage), **held.drivers}.values())
+    fresh = Counter(driver for volume, driver in wanted.drivers.items() if volume not in held.drivers)
+    return bool(held.problem) or any(0 < fresh[driver] > limit - attached[driver] for driver, limit in limits)
+
+
 def limited_attachments(volumes: Volumes, storage: Storage) -> dict[str, str]:
     """Volumes among these, with their drivers, of which some node takes a limited number."""
     limited: set[str] | None = storage.memo.get(_LIMITED)
