@@ -304,17 +304,20 @@ class Operator:
         A node without its pods looks empty, and a pod whose policy was not read yet looks ungoverned.
         """
         self._round_loop.discard_changes()
-        self._shell.cluster.device_gates = await read_device_gates(self._api_client, self.settings.device_gates)
-        # Nothing of a list is garbage.
-        gc.set_threshold(50_000, 20, 50)
-        for kind, reflector in self._reflectors.items():
-            self._start_task(f"reflector {kind}", reflector.run())
-        await self._load_cost_models()
+        await asyncio.gather(self._load_cost_models(), self._watch_objects())
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         await asyncio.gather(self._policy_resync.until_listed(), self._objects_listed())
         self._start_task("policy resync", self._policy_resync.run())
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
+
+    async def _watch_objects(self) -> None:
+        """Starts all reflectors once the API server has said its version: objects are read by its feature gates."""
+        self._shell.cluster.device_gates = await read_device_gates(self._api_client, self.settings.device_gates)
+        # Nothing of a list is garbage.
+        gc.set_threshold(50_000, 20, 50)
+        for kind, reflector in self._reflectors.items():
+            self._start_task(f"reflector {kind}", reflector.run())
 
     async def _objects_listed(self) -> None:
         """Returns when all kinds but the policies have been listed, and the worker of the leader knows them."""

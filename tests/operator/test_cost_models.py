@@ -276,13 +276,16 @@ def test_the_operators_process_loads_no_plug_in(site: Path, tmp_path: Path, monk
     monkeypatch.setenv("SOME_TOKEN", "secret")
     command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(kubeconfig), "--listen", free_address()]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as operator:
-        deadline = time.monotonic() + 60
-        while not (seen.exists() and seen.read_text().endswith("\n")):
-            assert time.monotonic() < deadline
-            assert operator.poll() is None
-            time.sleep(0.05)
-        operator.terminate()
-        assert operator.wait(40) == 0
+        try:
+            deadline = time.monotonic() + 60
+            while not (seen.exists() and seen.read_text().endswith("\n")):
+                assert time.monotonic() < deadline
+                assert operator.poll() is None
+                time.sleep(0.05)
+            operator.terminate()
+            assert operator.wait(40) == 0
+        finally:
+            operator.kill()
     ((pid, parent, environment),) = [json.loads(line) for line in seen.read_text().splitlines()]
     assert pid != operator.pid
     assert parent == operator.pid
