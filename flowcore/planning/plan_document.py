@@ -20,7 +20,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Delivery, Policy, ReschedulingMode
 from flowcore.model.queues import QueueShare
-from flowcore.model.resource_claims import EXTENDED_RESOURCES, AllocatedDevice, PlannedClaim
+from flowcore.model.resource_claims import AllocatedDevice, PlannedClaim
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
@@ -105,7 +105,7 @@ class PlanDevice(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A device, or a share of one, that a planned pod has or gets.
 
     Attributes:
-        claim: name of the ResourceClaim; "": kube-scheduler makes it, for the pod's extended resources.
+        claim: name of the ResourceClaim; "": it is yet to be made, for the pod's extended resources.
         request: of the claim: ``request`` or ``request/alternative``.
     """
 
@@ -118,7 +118,7 @@ class PlanDevice(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @classmethod
     def of(cls, claim: PlannedClaim, allocated: AllocatedDevice) -> PlanDevice:
         """A device that a claim has or gets."""
-        name, device = "" if claim.name == EXTENDED_RESOURCES else claim.name, allocated.device
+        name, device = "" if claim.requests else claim.name, allocated.device
         return cls(name, allocated.request, device.driver, device.pool, device.device)
 
 

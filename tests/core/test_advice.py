@@ -211,7 +211,7 @@ def test_a_pod_without_a_free_device() -> None:
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Unknown claims are to be mended, devices another delivery, others another scheduler, gates who sets them."""
+    """Unknown claims are to be mended, devices to be free, others another scheduler, gates who sets them."""
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
     backed = one("backed", schedulerName="thalweg")
     backed["spec"]["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/gpu"] = "1"
@@ -220,7 +220,7 @@ def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
     scenario = scenario_of([node("a"), gpu_class, dra, backed, theirs, one("gated", schedulingGates=gates)])
     assert ask(scenario, "default/dra").next.startswith("Mend what the reason names")
-    assert "delivery: Extender" in ask(scenario, "default/backed").next
+    assert "free devices" in ask(scenario, "default/backed").next
     assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated

@@ -40,7 +40,7 @@ class PlannedDevice(msgspec.Struct, frozen=True):
     """A device, or a share of one, that a planned pod has or gets.
 
     Attributes:
-        claim: name of the ResourceClaim; "": kube-scheduler makes it, for the pod's extended resources.
+        claim: name of the ResourceClaim; "": it is yet to be made, for the pod's extended resources.
         request: of the claim: ``request`` or ``request/alternative``.
         driver, pool, device: which one it is.
     """
