@@ -38,6 +38,7 @@ from flowcore.model.resource_claims import (
     ClaimingPod,
     ClaimRequest,
     DeviceRequest,
+    ExtendedRequest,
     PodClaim,
     ResourceClaim,
 )
@@ -143,7 +144,8 @@ def _claiming(number: int) -> PodClass:
 
 def _backed(number: int) -> PodClass:
     name = f"p{number}"
-    pod = Pod("default", name, name, PodClass((*_CORES, (GPU, 1))), extended=((GPU, (("container-0-request-1", 1),)),))
+    asked = ExtendedRequest(GPU, (("container-0-request-1", 1),))
+    pod = Pod("default", name, name, PodClass((*_CORES, (GPU, 1))), extended=(asked,))
     return with_devices(pod, {GPU: _CLASS.name}).pod_class
 
 

@@ -99,6 +99,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Writes that wait", "short",
                   (("{{queue}} {{state}}", "sum by (queue, state) (thalweg_queued_writes{SCOPE})"),)),
             Panel("Retries a second", "ops", _rates("thalweg_write_retries_total", "queue", "cause")),
+            Panel("Writes of claims a second", "ops", _rates("thalweg_claim_writes_total", "kind", "answer")),
             Panel("Evictions a second", "ops", _rates("thalweg_evictions_total", "kind", "answer")
                   + _rates("thalweg_eviction_dry_runs_total", "kind", "answer")),
             Panel("Events a second", "ops", _rates("thalweg_events_total", "reason", "outcome")),
