@@ -18,7 +18,8 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.costs import MODELS
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
-from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
@@ -40,7 +41,7 @@ from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
-from flowcore.rules.filters import node_resources_fit, run_filters
+from flowcore.rules.filters import Verdicts, node_resources_fit, run_filters
 from flowcore.rules.filters.registry import EASED_BY_LEAVING
 from flowcore.rules.verdicts import VerdictCache
 
@@ -223,19 +224,23 @@ def test_filters_that_may_take_a_node_again_are_known() -> None:
     assert helped - {node_resources_fit.NAME} <= EASED_BY_LEAVING
 
 
-@pytest.mark.parametrize("volumes_of_victims", [False, True])
-def test_filters_judge_the_cluster_once_after_each_decision(
-    monkeypatch: pytest.MonkeyPatch, *, volumes_of_victims: bool
-) -> None:
-    """Not once for each node and victim: pods with claims of their own preempt on nodes that have volumes for them."""
-    count = 12
-    asked: list[Snapshot] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+    """The clusters that all filters judge for trials of evictions."""
+    seen: list[Snapshot] = []
 
-    def counted(pod_class, seen, signature):
-        asked.append(seen)
-        return run_filters(pod_class, seen, signature)
+    def counted(pod_class: PodClass, judged: Snapshot, signature: PodSignature) -> Verdicts:
+        seen.append(judged)
+        return run_filters(pod_class, judged, signature)
 
     monkeypatch.setattr(fit_checks, "run_filters", counted)
+    return seen
+
+
+@pytest.mark.parametrize("volumes_of_victims", [False, True])
+def test_filters_judge_the_cluster_once_after_each_decision(asked: list[Snapshot], *, volumes_of_victims: bool) -> None:
+    """Not once for each node and victim: pods with claims of their own preempt on nodes that have volumes for them."""
+    count = 12
     names = [f"n{place}a" for place in range(count)]
     pods = [running(f"r{place}", names[place % count], 2, priority=-5) for place in range(2 * count)]
     stored: list[StorageObject] = [free_volume(f"f{place}", 10 + place, [name]) for place, name in enumerate(names)]
@@ -253,16 +258,9 @@ def test_filters_judge_the_cluster_once_after_each_decision(
     assert len(asked) <= 4 * count
 
 
-def test_limits_of_volumes_are_judged_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_volumes_are_judged_on_one_node(asked: list[Snapshot]) -> None:
     """Where all nodes have as many volumes of a driver as they take, and each pod comes once one of them has left."""
     count = 12
-    asked: list[Snapshot] = []
-
-    def counted(pod_class, seen, signature):
-        asked.append(seen)
-        return run_filters(pod_class, seen, signature)
-
-    monkeypatch.setattr(fit_checks, "run_filters", counted)
     names = [f"n{place}a" for place in range(count)]
     victims = [running(f"r{place}", names[place % count], 1, priority=-5) for place in range(2 * count)]
     pods = [mounting(pod, claims_of(f"r{place}")) for place, pod in enumerate(victims)]

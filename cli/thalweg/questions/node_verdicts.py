@@ -77,8 +77,7 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
             verdicts = run_filters(pod_group.pod_class, snapshot, pod_group.signature)
             known[id(pod_group)] = without_claims(dump, verdicts) if pod.key in unknown else verdicts
         gang_reason = next((reasons_by_gang[name] for name in names.get(pod.key, ()) if reasons_by_gang[name]), "")
-        skip_reason = pod.skip_reason
-        yield Explanation(pod, known[id(pod_group)], gang_reason, skip_reason=skip_reason)
+        yield Explanation(pod, known[id(pod_group)], gang_reason, skip_reason=pod.skip_reason)
 
 
 def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: float) -> Iterator[Explanation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from thalweg_operator.api.client import ApiClient, api_path
+from thalweg_operator.api.client import ApiClient, namespaced_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import Refused
 
@@ -52,11 +52,10 @@ def _named(pod: dict[str, Any]) -> Iterator[_Key]:
 async def _read(client: ApiClient, key: _Key) -> dict[str, Any] | None:
     namespace, name = key
     kind = RESOURCE_CLAIM_TEMPLATE
-    path = api_path(f"{kind.paths[0].rpartition('/')[0]}/namespaces", namespace, kind.plural, name)
     try:
-        read = _objects.read(await client.request("GET", path))
+        read = _objects.read(await client.request("GET", namespaced_path(kind, namespace, name)))
     except (Refused, UnreadableJson) as error:
         if not isinstance(error, Refused) or error.status != 404:
             warn([f"{kind.kind} {namespace}/{name} is not read: {error}"])
         return None
-    return read | {"kind": kind.kind, "apiVersion": f"{kind.group}/{kind.versions[0]}"}
+    return read | {"kind": kind.kind, "apiVersion": kind.api_version}

@@ -21,6 +21,7 @@ import msgspec
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
+from flowcore.api.kinds import ObjectKind
 from thalweg_operator.api.credentials import Credentials, read_credentials
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -68,6 +69,11 @@ def api_path(base: str, *segments: str) -> str:
     if any(segment in ("", ".", "..") for segment in segments):
         raise ValueError(f"{segments}: a segment of a path is empty, . or ..")
     return "/".join((base, *(quote(segment, safe="") for segment in segments)))
+
+
+def namespaced_path(kind: ObjectKind, namespace: str, *segments: str) -> str:
+    """The path of the objects of a kind in a namespace, of one of them or of a subresource of it."""
+    return api_path(f"{kind.paths[0].rpartition('/')[0]}/namespaces", namespace, kind.plural, *segments)
 
 
 def pod_path(namespace: str, name: str, *subresource: str) -> str:

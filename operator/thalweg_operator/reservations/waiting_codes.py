@@ -42,9 +42,7 @@ def blocked_code(pod: Pod) -> str:
         return TERMINATING
     if pod.blocked_reason:
         return GATED if "scheduling gates" in pod.blocked_reason else INVALID
-    if pod.unsupported_reason:
-        return UNSUPPORTED
-    return GATE_OPENING
+    return UNSUPPORTED if pod.unsupported_reason else GATE_OPENING
 
 
 def condition_reason(code: str, *, more_nodes_help: bool) -> str:

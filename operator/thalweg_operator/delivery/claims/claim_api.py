@@ -12,7 +12,7 @@ from flowcore.api.kinds import RESOURCE_CLAIM
 from flowcore.api.resource_claims import FIELD_MANAGER, WireDeviceClaim, to_resource_claim
 from flowcore.model.errors import ModelError
 from flowcore.model.resource_claims import ResourceClaim
-from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, namespaced_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import ConnectionLost
 from thalweg_operator.reservations.effects import ReleasedClaim
@@ -20,7 +20,6 @@ from thalweg_operator.shell import Shell
 
 #: The API server remembers what was written under this name.
 PARAMS: Final = {"fieldManager": FIELD_MANAGER}
-_BASE: Final = RESOURCE_CLAIM.paths[0].rpartition("/")[0] + "/namespaces"
 _claims = JsonReader(WireDeviceClaim)
 
 
@@ -49,7 +48,7 @@ class ClaimApi:
 
     async def create(self, namespace: str, body: Mapping[str, Any]) -> ShownClaim:
         """Makes a claim."""
-        path = api_path(_BASE, namespace, RESOURCE_CLAIM.plural)
+        path = namespaced_path(RESOURCE_CLAIM, namespace)
         raw = await self._api_client.request("POST", path, body=msgspec.json.encode(body), params=PARAMS)
         return self._shown(path, raw)
 
@@ -61,8 +60,7 @@ class ClaimApi:
         content_type: str = STRATEGIC_MERGE_PATCH,
     ) -> ShownClaim:
         """Changes a claim; the claim after that."""
-        parts = (ref.namespace, RESOURCE_CLAIM.plural, ref.name, *([subresource] if subresource else []))
-        path = api_path(_BASE, *parts)
+        path = namespaced_path(RESOURCE_CLAIM, ref.namespace, ref.name, *([subresource] if subresource else []))
         raw = await self._api_client.request(
             "PATCH", path, body=msgspec.json.encode(body), content_type=content_type, params=PARAMS
         )
@@ -72,7 +70,7 @@ class ClaimApi:
         """Deletes a claim, unless it has changed since."""
         claim = shown.claim
         preconditions = {"uid": claim.uid, "resourceVersion": shown.version}
-        path = api_path(_BASE, claim.namespace, RESOURCE_CLAIM.plural, claim.name)
+        path = namespaced_path(RESOURCE_CLAIM, claim.namespace, claim.name)
         await self._api_client.request("DELETE", path, body=msgspec.json.encode({"preconditions": preconditions}))
 
     def _shown(self, path: str, raw: bytes) -> ShownClaim:
