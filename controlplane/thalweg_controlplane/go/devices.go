@@ -93,7 +93,8 @@ func answerDevices(question devicesCase) devicesAnswer {
 	if err != nil {
 		answer.Error = err.Error()
 		answer.OnNodeOnly = errors.Is(err, structured.ErrFailedAllocationOnNode)
-		answer.TimedOut = errors.Is(err, context.DeadlineExceeded)
+		// A CEL expression that was interrupted reports an error of its own, so the context is asked.
+		answer.TimedOut = ctx.Err() != nil
 	}
 	return answer
 }
