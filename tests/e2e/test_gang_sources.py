@@ -72,7 +72,8 @@ def gang(count: int, rack: str = "") -> dict[str, Any]:
 
 def rounds(state: DrivenLedger, *namespaces: str) -> list[Gang]:
     """What a round would be told now."""
-    asked = [(each, Delivery.BINDER) for each in state.plannable() if each.namespace in namespaces]
+    waiting = (each for each in state.plannable() if each.namespace in namespaces and not each.blocked_reason)
+    asked = [(each, Delivery.BINDER) for each in waiting]
     return state.gangs_of(asked)[1]
 
 
@@ -147,10 +148,7 @@ async def test_an_annotation_that_does_not_parse(plane: tuple[ControlPlane, Api]
         assert (
             found.blocked_reason == 'annotation scheduling.thalweg/gang-min-member: "two" is no whole number above zero'
         )
-        asked = [
-            (each, Delivery.BINDER) for each in state.plannable() if each.namespace == ml and not each.blocked_reason
-        ]
-        assert state.gangs_of(asked)[1] == [Gang(f"gang {ml}/train", 2)]
+        assert rounds(state, ml) == [Gang(f"gang {ml}/train", 2)]
 
 
 async def test_groups_that_kueue_admits(plane: tuple[ControlPlane, Api], api: Api, ml: str) -> None:
