@@ -2,7 +2,7 @@
 
 The name of a pod's controller tells whether a pod that names a parent is the parent's: no two objects of a kind have
 the same name, so nobody can make a pod that counts for the gang of somebody else. Where the parent is itself the
-controller, its uid is compared too (``flowcore.cluster.gang_terms.parent_resolution``).
+controller, its uid is compared too (``flowcore.cluster.gang_specs.parent_resolution``).
 """
 
 from __future__ import annotations
@@ -200,9 +200,11 @@ def parent_reader(kind: ObjectKind, rule: ParentRule | None = None) -> Callable[
     Args:
         rule: of the policy that names the kind; None: a built-in one.
     """
-    wire, to_parent = (
-        _READERS[kind] if rule is None else (parent_sizes.WireOwnParent, parent_sizes.own_parent_reader(rule))
-    )
+    wire: type[parent_sizes.WireParent] = parent_sizes.WireOwnParent
+    if rule is None:
+        wire, to_parent = _READERS[kind]
+    else:
+        to_parent = parent_sizes.own_parent_reader(rule)
     decode = msgspec.json.Decoder(wire).decode
     decode_outline = msgspec.json.Decoder(parent_sizes.WireParent).decode
 

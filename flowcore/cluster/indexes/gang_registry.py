@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.cluster.gang_terms.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
-from flowcore.cluster.gang_terms.parent_resolution import resolve_parent
+from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
+from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.pods import Pod

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from flowcore.api.gang_parents import may_have_parent, parent_gang
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.gang_parents import ParentKey
-from flowcore.model.gang_spec import GangRef, GangSource
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import Labels
@@ -69,13 +69,24 @@ class ParentGangs:
         """A pod in the gang of its controller, or in none if there is none; a gang that it names itself goes before."""
         if pod.gang is not None and pod.gang.key.source is not GangSource.CONTROLLER:
             return pod
-        gang: GangRef | None = None
-        if may_have_parent(pod) or (pod.owner and self._has_rules):
-            governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
-            policy = governing[0] if governing else BUILT_IN
-            key = parent_gang(pod, policy.gangs, self._is_followed)
-            gang = None if key is None else GangRef(key)
+        key = self._gang_key(pod, namespaces, self._is_followed)
+        gang = None if key is None else GangRef(key)
         return pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
+
+    def unknown_kind(self, pod: Pod, namespaces: Mapping[str, Labels]) -> str:
+        """The kind of the parent that a pod names, where nothing of that kind is known; "" elsewhere."""
+        if pod.gang is not None:
+            return ""
+        key = self._gang_key(pod, namespaces, lambda _: True)
+        return "" if key is None or self._is_followed(key.kind) else key.kind
+
+    def _gang_key(
+        self, pod: Pod, namespaces: Mapping[str, Labels], is_followed: Callable[[str], bool]
+    ) -> GangKey | None:
+        if not may_have_parent(pod) and not (pod.owner and self._has_rules):
+            return None
+        governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
+        return parent_gang(pod, (governing[0] if governing else BUILT_IN).gangs, is_followed)
 
     def _is_followed(self, kind: str) -> bool:
         return self._objects[kind] > 0 if self.followed is None else kind in self.followed

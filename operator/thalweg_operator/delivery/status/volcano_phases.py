@@ -1,7 +1,9 @@
 """Lets Volcano's controller make the pods of its Jobs: it waits until the phase of their PodGroup is Inqueue.
 
 Volcano's scheduler writes that phase. We write it only where a policy governs all pods that the Job will have, and
-acts: elsewhere Volcano's scheduler is in charge. Source: volcano pkg/controllers/job/job_controller_actions.go, syncJob.
+acts: elsewhere Volcano's scheduler is in charge.
+
+Source: volcano pkg/controllers/job/job_controller_actions.go, syncJob.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from flowcore.cluster.gang_terms.gang_spec_resolution import ResolvedGangSpec
+from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec
 from flowcore.model.gang_parents import GangParent, PartSize
 from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP, GangKey, GangSpec
 from flowcore.model.pods import Pod
