@@ -20,6 +20,7 @@ from flowcore.model.gang_spec import (
     GANG_GROUP,
     GANG_MIN_MEMBER,
     GANG_TOPOLOGY,
+    GROUP_SIZE,
     KOORDINATOR_GROUPS,
     KOORDINATOR_MIN_AVAILABLE,
     KOORDINATOR_NAME,
@@ -69,6 +70,7 @@ class WireGangAnnotations(Wire):
     kueue_total: str | None = msgspec.field(default=None, name=KUEUE_TOTAL_COUNT)
     kueue_fast: str | None = msgspec.field(default=None, name=KUEUE_FAST_ADMISSION)
     kueue_serving: str | None = msgspec.field(default=None, name=KUEUE_SERVING)
+    group_size: str | None = msgspec.field(default=None, name=GROUP_SIZE)
 
 
 def to_gang(
@@ -99,6 +101,14 @@ def to_gang(
     # All gangs of a group name the same gangs: they share one value.
     spec = msgspec.structs.replace(spec, group=intern(spec.group)) if spec.group else spec
     return GangRef(key, spec), tuple(problems)
+
+
+def to_group_size(annotations: WireGangAnnotations | None) -> int:
+    """How many pods a LeaderWorkerSet's annotation says are in the group of a pod; 0: nothing readable is said."""
+    text = None if annotations is None else annotations.group_size
+    if text is None or re.fullmatch(r"[0-9]{1,10}", text) is None:
+        return 0
+    return min(int(text), _MAX_INT32)
 
 
 def _gang_key(
@@ -211,19 +221,31 @@ class WirePodGroupSpec(Wire):
     schedule_timeout_seconds: int | None = None
 
 
+class _WireGroupOwner(Wire):
+    uid: str = ""
+    controller: bool | None = None
+
+
 class WirePodGroupMeta(WireMeta):
     annotations: WireGangAnnotations | None = None
+    owner_references: list[_WireGroupOwner] | None = None
+
+
+class _WirePodGroupStatus(Wire):
+    phase: str | None = None
 
 
 class WirePodGroup(Wire):
     metadata: WirePodGroupMeta
     spec: WirePodGroupSpec | None = None
+    status: _WirePodGroupStatus | None = None
 
 
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is any status, nor the priority.
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is the priority, nor of any
+    status more than Volcano's phase.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -259,7 +281,16 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         timeout=timeout,
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
     )
-    return PodGroup(key, intern(gang_spec), "; ".join(problems))
+    group_read = PodGroup(key, intern(gang_spec), "; ".join(problems))
+    return _with_phase(group_read, wire) if source is GangSource.VOLCANO else group_read
+
+
+def _with_phase(group: PodGroup, wire: WirePodGroup) -> PodGroup:
+    """A PodGroup of Volcano, with what its controller waits for before it makes the pods of a Job."""
+    meta = wire.metadata
+    owner = next((each.uid for each in meta.owner_references or () if each.controller), "")
+    phase = "" if wire.status is None else wire.status.phase or ""
+    return msgspec.structs.replace(group, uid=meta.uid or "", owner=owner, phase=phase)
 
 
 class _WireNamed(Wire):

@@ -8,7 +8,7 @@ import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
 from flowcore.api.checkpoints import parse_checkpoint
-from flowcore.api.gangs import to_gang
+from flowcore.api.gangs import to_gang, to_group_size
 from flowcore.api.pod_objects import (
     WireOwner,
     WirePod,
@@ -123,6 +123,8 @@ def to_read_pod(
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
+        controller_group=intern(controller.api_version.rpartition("/")[0]),
+        group_size=to_group_size(meta.annotations),
         permanent=controller.kind in _PERMANENT,
         bad_annotation=bad_annotation,
         annotation_problem=annotation_problem,

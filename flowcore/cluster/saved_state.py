@@ -95,12 +95,14 @@ class Header(_Line, frozen=True, tag="ClusterState"):
         written: seconds since the epoch.
         complete: see ``BesideCluster``.
         gates_off: feature gates of devices that are off (``flowcore.model.device_gates``).
+        followed: kinds of parents of gangs that are known; None: of a dump (``flowcore.cluster.indexes.parent_gangs``).
     """
 
     version: int
     written: float
     complete: bool = True
     gates_off: tuple[str, ...] = ()
+    followed: tuple[str, ...] | None = None
 
 
 class _SavedNode(_Line, frozen=True, tag="Node"):
@@ -186,7 +188,9 @@ def to_lines(
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
     ]  # fmt: skip
-    header = Header(VERSION, now, beside.complete, tuple(sorted(cluster.device_gates.off)))
+    kinds = cluster.parent_gangs.followed
+    followed = None if kinds is None else tuple(sorted(kinds))
+    header = Header(VERSION, now, beside.complete, tuple(sorted(cluster.device_gates.off)), followed)
     yield _encoder.encode(header) + b"\n"
     for record in objects:
         yield _encoder.encode(record) + b"\n"
@@ -221,6 +225,7 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                     )
                 state.complete, state.written = header.complete, header.written
                 cluster.device_gates = DeviceGates(frozenset(header.gates_off))
+                cluster.parent_gangs.followed = None if header.followed is None else frozenset(header.followed)
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

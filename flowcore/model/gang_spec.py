@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from flowcore.model.gang_parents import ParentKey
+
 #: Annotations of ours, on pods; the last two on PodGroup objects too.
 GANG = "scheduling.thalweg/gang"
 GANG_MIN_MEMBER = "scheduling.thalweg/gang-min-member"
@@ -19,6 +21,9 @@ GANG_TOPOLOGY = "scheduling.thalweg/gang-topology"
 POD_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
 VOLCANO_GROUP_OLDER = "scheduling.k8s.io/group-name"
+
+#: Of LeaderWorkerSets, on their pods: how many are in the group.
+GROUP_SIZE = "leaderworkerset.sigs.k8s.io/size"
 
 _KOORDINATOR = "gang.scheduling.koordinator.sh/"
 KOORDINATOR_NAME = _KOORDINATOR + "name"
@@ -59,6 +64,8 @@ class GangSource(StrEnum):
     THALWEG = "scheduling.thalweg"
     #: The label of a plain pod's group and an annotation of Kueue; all is said on the pods.
     KUEUE = "kueue.x-k8s.io"
+    #: The controller that makes the pods; its object says all (``flowcore.model.gang_parents``).
+    CONTROLLER = "controller"
 
     @property
     def has_pod_groups(self) -> bool:
@@ -67,15 +74,28 @@ class GangSource(StrEnum):
 
 
 class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """What tells a gang from all others: a gang lives in one namespace."""
+    """What tells a gang from all others: a gang lives in one namespace.
+
+    Attributes:
+        kind, part: of the parent and which of its gangs, source CONTROLLER (``ParentKey``, ``GangParent``); else "".
+    """
 
     source: GangSource
     namespace: str
     name: str
+    kind: str = ""
+    part: str = ""
+
+    @property
+    def parent(self) -> ParentKey:
+        """The object that says how large it is, source CONTROLLER."""
+        return ParentKey(self.kind, self.namespace, self.name)
 
     @property
     def display_name(self) -> str:
-        """As users know it: "PodGroup ml/train", "gang ml/train"."""
+        """As users know it: "PodGroup ml/train", "gang ml/train", "JobSet ml/train (workers)"."""
+        if self.source is GangSource.CONTROLLER:
+            return self.parent.display_name + (f" ({self.part})" if self.part else "")
         what = "PodGroup" if self.source.has_pod_groups else "gang"
         plain = self.source in (GangSource.NATIVE, GangSource.THALWEG)
         return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
@@ -111,8 +131,13 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         problem: why it cannot be read; "" when it can.
+        uid, owner: its own, and that of its controller, source VOLCANO; "" elsewhere.
+        phase: as its status says, source VOLCANO; "": it has none, or is of another source.
     """
 
     key: GangKey
     spec: GangSpec
     problem: str = ""
+    uid: str = ""
+    owner: str = ""
+    phase: str = ""

@@ -162,6 +162,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     owner: str = ""
     #: Kind and name of its controller, such as ``ReplicaSet/web-5d6f``; "" for a pod without one.
     controller: str = ""
+    #: API group of its controller, "" for the core group.
+    controller_group: str = ""
+    #: How many pods are in its group of a LeaderWorkerSet, as its annotation says; 0: nothing readable is said.
+    group_size: int = 0
     #: Of a DaemonSet, or static: it stays on its node as long as the node exists.
     permanent: bool = False
     #: The first annotation of it that cannot be read, "" when all can.

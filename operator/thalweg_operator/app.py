@@ -24,6 +24,7 @@ from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watches.catch_up import CatchUp
+from thalweg_operator.api.watches.parent_watches import ParentWatches
 from thalweg_operator.api.watches.server_gates import read_device_gates
 from thalweg_operator.api.watches.watched import (
     DISRUPTION_BUDGETS,
@@ -45,6 +46,7 @@ from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.status.condition_events import ConditionEvents
 from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.delivery.status.queue_status import QueueStatus
+from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
@@ -186,6 +188,8 @@ class Operator:
         )
         on_written = ConditionEvents(self._events, QUEUE).status_written
         self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
+        self._volcano_phases = VolcanoPhases(api_client, cluster)
+        self._parent_watches = ParentWatches(shell, api_client, self.metrics, self.bad_input)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self.problem)
@@ -307,6 +311,8 @@ class Operator:
         await asyncio.gather(self._load_cost_models(), self._watch_objects())
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         await asyncio.gather(self._policy_resync.until_listed(), self._objects_listed())
+        await self._parent_watches.listed()
+        self._start_task("gang parents", self._parent_watches.run())
         self._start_task("policy resync", self._policy_resync.run())
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
@@ -371,6 +377,7 @@ class Operator:
         self._start_task("learnt figures", self._learnt_figures.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
+        self._start_task("volcano phases", self._volcano_phases.run())
         # What a gang of which not all were nominated still holds must not be planned with.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):

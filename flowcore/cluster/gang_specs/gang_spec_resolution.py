@@ -36,12 +36,14 @@ class ResolvedGangSpec:
         owner: the controller that decides; "" for pods without one. Pods of others are foreign.
         unschedulable_reason: why no plan can meet the requirements; "" where one may.
         non_members: keys of pods that name the gang and are no members, and why.
+        ended: how many of its pods its parent says have ended for good, whether or not they are still there.
     """
 
     spec: GangSpec
     owner: str = ""
     unschedulable_reason: str = ""
     non_members: Mapping[str, str] = field(default_factory=dict)
+    ended: int = 0
 
 
 def resolve_gang_spec(key: GangKey, pods: Collection[Pod], succeeded: Iterable[Pod] = ()) -> ResolvedGangSpec:
