@@ -26,12 +26,14 @@ from flowcore.model.gang_spec import (
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
     POD_GROUP_LABELS,
+    SCHEDULED_CONDITIONS,
     VOLCANO_GROUP,
     VOLCANO_GROUP_OLDER,
     GangKey,
     GangRef,
     GangSource,
     GangSpec,
+    GroupCondition,
     PodGroup,
 )
 from flowcore.model.selectors import is_label_key
@@ -186,19 +188,35 @@ class WirePodGroupSpec(Wire):
     schedule_timeout_seconds: int | None = None
 
 
+class _WireCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class WirePodGroupStatus(Wire):
+    #: Read of Kubernetes' own source only: others may have another shape.
+    conditions: object = None
+
+
 class WirePodGroupMeta(WireMeta):
     annotations: WireGangAnnotations | None = None
+    generation: int | None = None
 
 
 class WirePodGroup(Wire):
     metadata: WirePodGroupMeta
     spec: WirePodGroupSpec | None = None
+    status: WirePodGroupStatus | None = None
 
 
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is any status, nor the priority.
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read, nor statuses of other sources than
+    Kubernetes' own, nor the priority.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -234,7 +252,29 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         timeout=timeout,
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
     )
-    return PodGroup(key, intern(gang_spec), "; ".join(problems))
+    group_object = PodGroup(key, intern(gang_spec), "; ".join(problems))
+    if source is not GangSource.NATIVE:
+        return group_object
+    return msgspec.structs.replace(
+        group_object,
+        uid=meta.uid or "",
+        generation=meta.generation or 0,
+        conditions=_conditions(wire.status.conditions if wire.status is not None else None),
+    )
+
+
+def _conditions(conditions: object) -> tuple[GroupCondition, ...]:
+    """What a status says of the group's scheduling; () where it cannot be read: no plan depends on it."""
+    try:
+        read = msgspec.convert(conditions, type=list[_WireCondition] | None) or ()
+    except msgspec.ValidationError:
+        return ()
+    wanted = set(SCHEDULED_CONDITIONS.values())
+    return tuple(
+        GroupCondition(each.type, each.status, each.reason, each.message, each.observed_generation)
+        for each in read
+        if each.type in wanted
+    )
 
 
 class _WireNamed(Wire):
@@ -248,7 +288,8 @@ def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> Pod
         msgspec.ValidationError: the name cannot be read either.
     """
     meta = msgspec.json.decode(raw, type=_WireNamed).metadata
-    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem)
+    uid = meta.uid or "" if source is GangSource.NATIVE else ""
+    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem, uid)
 
 
 # --- annotations ---

@@ -26,6 +26,13 @@ KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
 
+#: API version -> type of the condition of a native PodGroup about its scheduling (k8s.io/api scheduling types.go).
+SCHEDULED_CONDITIONS = {
+    "v1alpha2": "PodGroupScheduled",
+    "v1alpha3": "PodGroupInitiallyScheduled",
+    "v1beta1": "PodGroupInitiallyScheduled",
+}
+
 #: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
@@ -94,13 +101,37 @@ class GangRef(msgspec.Struct, frozen=True, gc=False):
     spec: GangSpec = GangSpec()
 
 
+class GroupCondition(msgspec.Struct, frozen=True, gc=False):
+    """The condition of a PodGroup about its scheduling, as its status has it (metav1.Condition).
+
+    Attributes:
+        type: one of ``SCHEDULED_CONDITIONS``.
+        status: True or False.
+        observed_generation: of the PodGroup that it is about.
+    """
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int = 0
+
+
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
     """A PodGroup object of any source.
 
     Attributes:
         problem: why it cannot be read; "" when it can.
+        uid, generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
     """
 
     key: GangKey
     spec: GangSpec
     problem: str = ""
+    uid: str = ""
+    generation: int = 0
+    conditions: tuple[GroupCondition, ...] = ()
+
+    def plans_as(self, before: PodGroup | None) -> bool:
+        """Whether plans cannot tell it from an earlier version of it."""
+        return before is not None and (self.spec, self.problem) == (before.spec, before.problem)
