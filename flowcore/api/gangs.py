@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flowcore.api.base import Interner, Wire, WireMeta
+from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import (
@@ -176,7 +176,7 @@ class _WireSchedulingConstraints(Wire):
 
 
 class WirePodGroupSpec(Wire):
-    """Fields of all sources: the first three are of Kubernetes, the others of the coscheduling plugin and Volcano.
+    """Fields of all sources: the last two are of the coscheduling plugin and Volcano, the others of Kubernetes.
 
     ``disruption_mode`` is a text in v1alpha2 (Pod, PodGroup), and an object later ({"single": {}}, {"all": {}}).
     """
@@ -184,6 +184,9 @@ class WirePodGroupSpec(Wire):
     scheduling_policy: _WireSchedulingPolicy | None = None
     scheduling_constraints: _WireSchedulingConstraints | None = None
     disruption_mode: str | dict[str, object] | None = None
+    priority_class_name: str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
 
@@ -215,8 +218,8 @@ class WirePodGroup(Wire):
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read, nor statuses of other sources than
-    Kubernetes' own, nor the priority.
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor are priority and status of other
+    sources than Kubernetes' own.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -224,7 +227,8 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
     problems: list[str] = []
     timeout: int | None = None
     topology, group = "", tuple[GangKey, ...]()
-    if source is GangSource.NATIVE:
+    is_native = source is GangSource.NATIVE
+    if is_native:
         gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
         # Pods of the basic policy are placed independently.
         min_member = gang.min_count if gang is not None else 0
@@ -251,9 +255,11 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         group=group,
         timeout=timeout,
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
+        priority=spec.priority if is_native else None,
+        preempts=spec.preemption_policy != "Never" if is_native and spec.preemption_policy else None,
     )
     group_object = PodGroup(key, intern(gang_spec), "; ".join(problems))
-    if source is not GangSource.NATIVE:
+    if not is_native:
         return group_object
     return msgspec.structs.replace(
         group_object,

@@ -85,6 +85,8 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
+        priority: of all of its pods, in place of their own; None: each has its own.
+        preempts: whether pods may be evicted for its pods, in place of their own policy; None: each has its own.
     """
 
     min_member: int | None = None
@@ -92,6 +94,8 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     group: tuple[GangKey, ...] = ()
     timeout: int | None = None
     evicted_whole: bool = False
+    priority: int | None = None
+    preempts: bool | None = None
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):

@@ -109,6 +109,20 @@ async def test_our_gangs_by_the_binder(scene: ClusterScenario) -> None:
     assert (await condition(scene, "large", "True"))["lastTransitionTime"] >= waits["lastTransitionTime"]
 
 
+async def test_the_priority_of_our_groups(scene: ClusterScenario) -> None:
+    """The API server writes the priority of a PodGroup's class; its pods, which name none, go first."""
+    await scene.priority_class("of-groups", 1000)
+    for name, spec in (("plain", {}), ("urgent", {"priorityClassName": "of-groups"})):
+        group = await pod_group(scene, name, 4, **spec)
+        await scene.api.create_many(
+            [scene.pod(f"{name}-{n}", "1", scheduler=SCHEDULER_NAME, **group) for n in range(4)]
+        )
+        await scene.reason_of(f"{name}-3", "0/0 nodes are available")
+    await scene.nodes("a", cpu="4")
+    await scene.nodes_of(*(f"urgent-{n}" for n in range(4)), within=60)
+    assert await bound(scene, [f"plain-{n}" for n in range(4)]) == []
+
+
 def apart(name: str) -> dict[str, Any]:
     """Each pod of a gang on a node of its own."""
     term = {"labelSelector": {"matchLabels": {"gang": name}}, "topologyKey": "kubernetes.io/hostname"}
