@@ -36,7 +36,7 @@ from flowcore.model.gang_spec import (
     GroupCondition,
     PodGroup,
 )
-from flowcore.model.selectors import is_label_key
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR, is_label_key
 
 _MAX_INT32 = 2**31 - 1
 #: One more than the longest name: a longer text is no name and need not be kept whole.
@@ -233,7 +233,8 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         # Pods of the basic policy are placed independently.
         min_member = gang.min_count if gang is not None else 0
         constraints = spec.scheduling_constraints
-        topology = next((each.key for each in (constraints.topology if constraints else None) or () if each.key), "")
+        keys = [each.key for each in (constraints.topology if constraints else None) or () if each.key]
+        topology = TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
     else:
         min_member = spec.min_member or 0
         if source is GangSource.COSCHEDULING and (spec.schedule_timeout_seconds or 0) > 0:
@@ -328,9 +329,13 @@ def _duration(annotation: str, text: str) -> int:
 
 
 def _label_key(text: str | None) -> str:
-    if text is not None and not is_label_key(text):
+    """A topology: a label, or a comma-separated list of labels."""
+    if text is None:
+        return ""
+    keys = [key.strip() for key in text[: MAX_GROUP_BYTES + 1].split(",")]
+    if len(text) > MAX_GROUP_BYTES or not all(is_label_key(key) for key in keys):
         raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
-    return text or ""
+    return TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:

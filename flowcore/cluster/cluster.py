@@ -36,7 +36,7 @@ from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
-from flowcore.model.selectors import Labels, value_of
+from flowcore.model.selectors import Labels, domain_value
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
 
@@ -131,9 +131,9 @@ class Cluster:
         return self.occupancy.generation
 
     def domain(self, node: str, label: str) -> str:
-        """A node's value of a label; "" where it has none."""
+        """A node's value of a label, or of several (``domain_value``); "" where it has none."""
         known = self.nodes.get(node)
-        return "" if known is None else value_of(known.labels, label) or ""
+        return "" if known is None else domain_value(known.labels, label) or ""
 
     # --- nodes ---
 

@@ -81,7 +81,8 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     Attributes:
         min_member: how many of its pods run at once, or none; None: not said.
-        topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule.
+        topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule. Several labels, with
+            ``TOPOLOGY_SEPARATOR`` between them: with one value of each.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
