@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flowcore.api.base import Interner, Wire, WireMeta
+from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import (
@@ -32,15 +32,17 @@ from flowcore.model.gang_spec import (
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
     POD_GROUP_LABELS,
+    SCHEDULED_CONDITIONS,
     VOLCANO_GROUP,
     VOLCANO_GROUP_OLDER,
     GangKey,
     GangRef,
     GangSource,
     GangSpec,
+    GroupCondition,
     PodGroup,
 )
-from flowcore.model.selectors import is_label_key
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR, is_label_key
 
 _MAX_INT32 = 2**31 - 1
 #: One more than the longest name: a longer text is no name and need not be kept whole.
@@ -209,7 +211,7 @@ class _WireSchedulingConstraints(Wire):
 
 
 class WirePodGroupSpec(Wire):
-    """Fields of all sources: the first three are of Kubernetes, the others of the coscheduling plugin and Volcano.
+    """Fields of all sources: the last two are of the coscheduling plugin and Volcano, the others of Kubernetes.
 
     ``disruption_mode`` is a text in v1alpha2 (Pod, PodGroup), and an object later ({"single": {}}, {"all": {}}).
     """
@@ -217,6 +219,9 @@ class WirePodGroupSpec(Wire):
     scheduling_policy: _WireSchedulingPolicy | None = None
     scheduling_constraints: _WireSchedulingConstraints | None = None
     disruption_mode: str | dict[str, object] | None = None
+    priority_class_name: str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
 
@@ -226,26 +231,38 @@ class _WireGroupOwner(Wire):
     controller: bool | None = None
 
 
+class _WireCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class WirePodGroupStatus(Wire):
+    #: Read of Kubernetes' own source only: others may have another shape.
+    conditions: object = None
+    #: Read of Volcano's source only.
+    phase: object = None
+
+
 class WirePodGroupMeta(WireMeta):
     annotations: WireGangAnnotations | None = None
+    generation: int | None = None
     owner_references: list[_WireGroupOwner] | None = None
-
-
-class _WirePodGroupStatus(Wire):
-    phase: str | None = None
 
 
 class WirePodGroup(Wire):
     metadata: WirePodGroupMeta
     spec: WirePodGroupSpec | None = None
-    status: _WirePodGroupStatus | None = None
+    status: WirePodGroupStatus | None = None
 
 
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is the priority, nor of any
-    status more than Volcano's phase.
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor are priority and status of other
+    sources than Kubernetes' own, but for Volcano's phase.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -253,12 +270,14 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
     problems: list[str] = []
     timeout: int | None = None
     topology, group = "", tuple[GangKey, ...]()
-    if source is GangSource.NATIVE:
+    is_native = source is GangSource.NATIVE
+    if is_native:
         gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
         # Pods of the basic policy are placed independently.
         min_member = gang.min_count if gang is not None else 0
         constraints = spec.scheduling_constraints
-        topology = next((each.key for each in (constraints.topology if constraints else None) or () if each.key), "")
+        keys = [each.key for each in (constraints.topology if constraints else None) or () if each.key]
+        topology = TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
     else:
         min_member = spec.min_member or 0
         if source is GangSource.COSCHEDULING and (spec.schedule_timeout_seconds or 0) > 0:
@@ -280,17 +299,44 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         group=group,
         timeout=timeout,
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
+        priority=spec.priority if is_native else None,
+        preempts=spec.preemption_policy != "Never" if is_native and spec.preemption_policy else None,
     )
-    group_read = PodGroup(key, intern(gang_spec), "; ".join(problems))
-    return _with_phase(group_read, wire) if source is GangSource.VOLCANO else group_read
+    group_object = PodGroup(key, intern(gang_spec), "; ".join(problems))
+    if source is GangSource.VOLCANO:
+        return _with_phase(group_object, wire)
+    if not is_native:
+        return group_object
+    return msgspec.structs.replace(
+        group_object,
+        uid=meta.uid or "",
+        generation=meta.generation or 0,
+        conditions=_conditions(wire.status.conditions if wire.status is not None else None),
+    )
+
+
+def _conditions(conditions: object) -> tuple[GroupCondition, ...]:
+    """What a status says of the group's scheduling; () where it cannot be read: no plan depends on it."""
+    try:
+        read = msgspec.convert(conditions, type=list[_WireCondition] | None) or ()
+    except msgspec.ValidationError:
+        return ()
+    wanted = set(SCHEDULED_CONDITIONS.values())
+    return tuple(
+        GroupCondition(each.type, each.status, each.reason, each.message, each.observed_generation)
+        for each in read
+        if each.type in wanted
+    )
 
 
 def _with_phase(group: PodGroup, wire: WirePodGroup) -> PodGroup:
     """A PodGroup of Volcano, with what its controller waits for before it makes the pods of a Job."""
     meta = wire.metadata
     owner = next((each.uid for each in meta.owner_references or () if each.controller), "")
-    phase = "" if wire.status is None else wire.status.phase or ""
-    return msgspec.structs.replace(group, uid=meta.uid or "", owner=owner, phase=phase)
+    phase = wire.status.phase if wire.status is not None else None
+    return msgspec.structs.replace(
+        group, uid=meta.uid or "", owner=owner, phase=phase if isinstance(phase, str) else ""
+    )
 
 
 class _WireNamed(Wire):
@@ -304,7 +350,8 @@ def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> Pod
         msgspec.ValidationError: the name cannot be read either.
     """
     meta = msgspec.json.decode(raw, type=_WireNamed).metadata
-    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem)
+    uid = meta.uid or "" if source is GangSource.NATIVE else ""
+    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem, uid)
 
 
 # --- annotations ---
@@ -337,9 +384,13 @@ def _duration(annotation: str, text: str) -> int:
 
 
 def _label_key(text: str | None) -> str:
-    if text is not None and not is_label_key(text):
+    """A topology: a label, or a comma-separated list of labels."""
+    if text is None:
+        return ""
+    keys = [key.strip() for key in text[: MAX_GROUP_BYTES + 1].split(",")]
+    if len(text) > MAX_GROUP_BYTES or not all(is_label_key(key) for key in keys):
         raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
-    return text or ""
+    return TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:

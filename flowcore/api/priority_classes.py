@@ -1,4 +1,4 @@
-"""PriorityClasses (scheduling.k8s.io/v1), for pods whose priority the API server has not written into the spec.
+"""PriorityClasses (scheduling.k8s.io/v1), for pods and PodGroups into which the API server has not written a priority.
 
 Source: kube-apiserver plugin/pkg/admission/priority and pkg/apis/scheduling.
 """
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from flowcore.api.base import Int32, Wire, WireMeta
+from flowcore.api.gangs import WirePodGroup
 from flowcore.api.pod_objects import WirePodSpec
 from flowcore.model.errors import ModelError
 
@@ -72,3 +73,17 @@ class PriorityClasses:
             priority=priority_class.value if spec.priority is None else spec.priority,
             preemption_policy=spec.preemption_policy or priority_class.preemption_policy,
         )
+
+    def resolve_group(self, group: WirePodGroup) -> WirePodGroup | None:
+        """A PodGroup that names a class, with priority and preemptionPolicy as the API server would write them.
+
+        Returns:
+            None: there is no PriorityClass of that name.
+        """
+        spec = group.spec
+        priority_class = self._by_name.get(spec.priority_class_name or "") if spec is not None else None
+        if spec is None or priority_class is None:
+            return None
+        preemption_policy = spec.preemption_policy or priority_class.preemption_policy
+        changed = msgspec.structs.replace(spec, priority=priority_class.value, preemption_policy=preemption_policy)
+        return msgspec.structs.replace(group, spec=changed)

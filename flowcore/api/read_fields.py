@@ -26,6 +26,7 @@ from flowcore.api.priority_classes import PriorityClass
 from flowcore.api.reading import READ_BY
 from flowcore.api.resource_claims import WireDeviceClaimTemplate
 from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
+from flowcore.model.gang_spec import GangSource
 from flowcore.model.nodes import MEASURED_BANDWIDTH
 
 _WIRES: Final[dict[str, type[Wire]]] = {
@@ -42,10 +43,12 @@ _WIRES: Final[dict[str, type[Wire]]] = {
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))
 _ANNOTATIONS: Final = READ_ANNOTATIONS | {MEASURED_BANDWIDTH}
-#: What only delivery Binder reads: who wrote an allocation, what drivers say of its devices and are told of them.
+#: What only delivery Binder reads: who wrote an allocation, what drivers say of its devices and are told of them, and
+#: what is said of a PodGroup's scheduling.
 _UNPLANNED: Final = {
     RESOURCE_CLAIM.kind: (("metadata", "managedFields"), ("status", "devices")),
     DEVICE_CLASS.kind: (("spec", "config"),),
+    POD_GROUPS[GangSource.NATIVE].kind: (("metadata", "generation"), ("status", "conditions")),
 }
 #: Of kinds that are kept whole (policies, queues, samples of metrics): plans read all of their spec.
 _UNREAD_METADATA: Final = ("annotations", "managedFields")

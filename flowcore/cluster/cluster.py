@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.api.base import Interner
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
+from flowcore.cluster.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -27,7 +29,7 @@ from flowcore.model.device_gates import DeviceGates
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
-from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.model.gang_spec import GangKey, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -36,7 +38,7 @@ from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
-from flowcore.model.selectors import Labels, value_of
+from flowcore.model.selectors import Labels, domain_value
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
 
@@ -111,6 +113,9 @@ class Cluster:
         self.gangs = GangRegistry()
         self.parent_gangs = ParentGangs(self.policies)
         self.volcano_jobs: dict[tuple[str, str], VolcanoJob] = {}
+        #: Pods as they are written, where ``pods`` has them with the priority of their group.
+        self._as_written: dict[str, Pod] = {}
+        self._intern = Interner()
         self.occupancy = Occupancy()
         self.numa = NumaIndex()
         self._node_versions: dict[str, int] = {}
@@ -132,9 +137,9 @@ class Cluster:
         return self.occupancy.generation
 
     def domain(self, node: str, label: str) -> str:
-        """A node's value of a label; "" where it has none."""
+        """A node's value of a label, or of several (``domain_value``); "" where it has none."""
         known = self.nodes.get(node)
-        return "" if known is None else value_of(known.labels, label) or ""
+        return "" if known is None else domain_value(known.labels, label) or ""
 
     # --- nodes ---
 
@@ -180,7 +185,7 @@ class Cluster:
         """
         key = pod.key
         self.parent_gangs.put_pod(pod)
-        pod = self.parent_gangs.with_gang(pod, self.namespaces)
+        pod = self._as_member(self.parent_gangs.with_gang(pod, self.namespaces))
         old = self.pods.get(key)
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
@@ -204,6 +209,7 @@ class Cluster:
     def remove_pod(self, key: str) -> PodChange:
         """A pod is gone."""
         old = self.pods.pop(key, None)
+        self._as_written.pop(key, None)
         gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
@@ -212,6 +218,20 @@ class Cluster:
         self._rule_dependent.put(key, None)
         self._stop_waiting(key)
         return PodChange(old, None, left, came, room_freed, gang_changed)
+
+    def as_written(self, key: str) -> Pod | None:
+        """A pod with its own priority, also where that of its group counts; None: there is none."""
+        return self._as_written.get(key) or self.pods.get(key)
+
+    def _as_member(self, pod: Pod) -> Pod:
+        """A pod with the priority of its group, if that has one."""
+        group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
+        member = pod if group is None else with_group_priority(pod, group.spec, self._intern)
+        if member is pod:
+            self._as_written.pop(pod.key, None)
+        else:
+            self._as_written[pod.key] = pod
+        return member
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -398,15 +418,27 @@ class Cluster:
 
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup. Returns whether pods wait for it."""
+        before = self.gangs.groups.get(group.key)
         changed = self.gangs.put_group(group)
+        self._follow_priority(group.key, group.spec, before.spec if before is not None else GangSpec())
         self.occupancy.generation += changed
         return changed
 
     def remove_pod_group(self, key: GangKey) -> bool:
         """Drops a PodGroup. Returns whether pods wait for it."""
+        before = self.gangs.groups.get(key)
         changed = self.gangs.drop_group(key)
+        if before is not None:
+            self._follow_priority(key, GangSpec(), before.spec)
         self.occupancy.generation += changed
         return changed
+
+    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> None:
+        """Its pods may have come before the group, or stay after it."""
+        if changes_priority(spec, before):
+            for pod in [self.as_written(each) for each in self.gangs.order(key)]:
+                if pod is not None:
+                    self.put_pod(pod)
 
     def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""

@@ -177,7 +177,7 @@ def to_lines(
         now: seconds since the epoch.
         policies: in force; None: those of the cluster.
     """
-    pods = list(cluster.pods.values())
+    pods = [pod for key in cluster.pods if (pod := cluster.as_written(key)) is not None]
     objects: list[_Line] = [
         *(_SavedNode(each) for each in cluster.nodes.values()),
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),

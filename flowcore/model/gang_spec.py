@@ -38,6 +38,13 @@ KUEUE_TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_FAST_ADMISSION = "kueue.x-k8s.io/pod-group-fast-admission"
 KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 
+#: API version -> type of the condition of a native PodGroup about its scheduling (k8s.io/api scheduling types.go).
+SCHEDULED_CONDITIONS = {
+    "v1alpha2": "PodGroupScheduled",
+    "v1alpha3": "PodGroupInitiallyScheduled",
+    "v1beta1": "PodGroupInitiallyScheduled",
+}
+
 #: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
@@ -106,10 +113,13 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     Attributes:
         min_member: how many of its pods run at once, or none; None: not said.
-        topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule.
+        topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule. Several labels, with
+            ``TOPOLOGY_SEPARATOR`` between them: with one value of each.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
+        priority: of all of its pods, in place of their own; None: each has its own.
+        preempts: whether pods may be evicted for its pods, in place of their own policy; None: each has its own.
     """
 
     min_member: int | None = None
@@ -117,6 +127,8 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     group: tuple[GangKey, ...] = ()
     timeout: int | None = None
     evicted_whole: bool = False
+    priority: int | None = None
+    preempts: bool | None = None
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):
@@ -126,12 +138,30 @@ class GangRef(msgspec.Struct, frozen=True, gc=False):
     spec: GangSpec = GangSpec()
 
 
+class GroupCondition(msgspec.Struct, frozen=True, gc=False):
+    """The condition of a PodGroup about its scheduling, as its status has it (metav1.Condition).
+
+    Attributes:
+        type: one of ``SCHEDULED_CONDITIONS``.
+        status: True or False.
+        observed_generation: of the PodGroup that it is about.
+    """
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int = 0
+
+
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
     """A PodGroup object of any source.
 
     Attributes:
         problem: why it cannot be read; "" when it can.
-        uid, owner: its own, and that of its controller, source VOLCANO; "" elsewhere.
+        uid: of Kubernetes' own source and of Volcano's; "" elsewhere.
+        generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
+        owner: the uid of its controller, source VOLCANO; "" elsewhere.
         phase: as its status says, source VOLCANO; "": it has none, or is of another source.
     """
 
@@ -141,3 +171,9 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
     owner: str = ""
     phase: str = ""
+    generation: int = 0
+    conditions: tuple[GroupCondition, ...] = ()
+
+    def plans_as(self, before: PodGroup | None) -> bool:
+        """Whether plans cannot tell it from an earlier version of it."""
+        return before is not None and (self.spec, self.problem) == (before.spec, before.problem)

@@ -18,8 +18,9 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         min_placed: waiting pods that must be placed at once: what the gang needs less the pods that have a node.
             Beyond that any number may be placed. Not above zero: it has what it needs, its pods are like any others.
         atomic_group: gangs with the same unit are placed all or none of them; "": by itself.
-        topology_key: a label: all of its pods go to nodes with one value of it; "": no such rule.
-        domain: the value of that label where some of its pods are already; "": none are, any value will do.
+        topology_key: a label, or several (``domain_value``): all of its pods go to nodes with one value of each; "": no
+            such rule.
+        domain: the value where some of its pods are already; "": none are, any value will do.
         unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.

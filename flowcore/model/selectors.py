@@ -23,6 +23,23 @@ def value_of(labels: Labels, key: str) -> str | None:
     return labels[position][1] if position < len(labels) and labels[position][0] == key else None
 
 
+#: Between the keys of a topology of several labels, and between the values of one of its domains: none of them has it.
+TOPOLOGY_SEPARATOR = ", "
+
+
+def domain_value(labels: Labels, topology_key: str) -> str | None:
+    """The domain of a topology that a node with these labels is in; None where it lacks a label of the topology.
+
+    Args:
+        topology_key: a label, or several of them with ``TOPOLOGY_SEPARATOR`` between them: then all values count.
+    """
+    if TOPOLOGY_SEPARATOR not in topology_key:
+        return value_of(labels, topology_key)
+    values = [value_of(labels, key) for key in topology_key.split(TOPOLOGY_SEPARATOR)]
+    known = [value for value in values if value is not None]
+    return TOPOLOGY_SEPARATOR.join(known) if len(known) == len(values) else None
+
+
 _INT64 = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

@@ -28,6 +28,7 @@ from thalweg_operator.api.watches.parent_watches import ParentWatches
 from thalweg_operator.api.watches.server_gates import read_device_gates
 from thalweg_operator.api.watches.watched import (
     DISRUPTION_BUDGETS,
+    NATIVE_POD_GROUPS,
     OPTIONAL_KINDS,
     REFUSABLE_KINDS,
     make_reflectors,
@@ -44,6 +45,7 @@ from thalweg_operator.delivery.learnt_figures import LearntFigures
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.status.condition_events import ConditionEvents
+from thalweg_operator.delivery.status.group_status import GroupStatus
 from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.delivery.status.queue_status import QueueStatus
 from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases
@@ -191,6 +193,9 @@ class Operator:
         self._volcano_phases = VolcanoPhases(api_client, cluster)
         self._parent_watches = ParentWatches(shell, api_client, self.metrics, self.bad_input)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
+        pod_groups = self._reflectors[NATIVE_POD_GROUPS]
+        self._group_status = GroupStatus(api_client, shell, self.metrics, lambda: pod_groups.path)
+        shell.observers.append(self._group_status.observe)
         set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self.problem)
         needed = {
@@ -353,6 +358,7 @@ class Operator:
             self._nominator,
             self._evictor,
             self._condition_writer,
+            self._group_status,
             self._gate_admission,
             self.metrics,
         )
@@ -378,6 +384,7 @@ class Operator:
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
         self._start_task("volcano phases", self._volcano_phases.run())
+        self._start_task("PodGroup status", self._group_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):

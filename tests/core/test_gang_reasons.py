@@ -43,9 +43,7 @@ def test_a_label_that_only_full_nodes_have() -> None:
     """The node without the label has room, which is none for this gang."""
     nodes = [*racks(0), node("free", 8000)]
     result = plan(nodes, Gang("gang ml/train", 2, topology_key="rack"), 2)
-    assert reasons(result) == {
-        "gang ml/train keeps to one domain of rack, and no node that has this label has room for it."
-    }
+    assert reasons(result) == {"gang ml/train keeps to one domain of rack, and no node of any domain has room for it."}
 
 
 def test_a_gang_that_no_domain_can_hold() -> None:

@@ -44,6 +44,17 @@ async def create_gang(
     return names
 
 
+async def condition(scene: ClusterScenario, group: str, status: str) -> dict[str, Any]:
+    """The condition of a PodGroup about its scheduling, once it has this status."""
+
+    def of(each: Any) -> dict[str, Any]:
+        conditions = each.get("status", {}).get("conditions", [])
+        return next((one for one in conditions if (one["type"], one["status"]) == ("PodGroupScheduled", status)), {})
+
+    path = f"/apis/{GROUPS}/namespaces/{scene.namespace}/podgroups/{group}"
+    return of(await scene.api.wait_for(path, lambda each: bool(of(each)), 60))
+
+
 async def bound(scene: ClusterScenario, names: list[str]) -> list[str]:
     """Those that have a node."""
     return [name for name in names if (await scene.get(name))["spec"].get("nodeName")]
@@ -62,6 +73,8 @@ async def test_its_gangs_beside_our_binder(scene: ClusterScenario) -> None:
     assert await bound(scene, ["late-0"]) == []
     await scene.create("late-1", "1", scheduler="default-scheduler", **group)
     await scene.nodes_of("late-0", "late-1", within=60)
+    for name in ("late", "theirs-0"):
+        assert not (await condition(scene, name, "True"))["message"].startswith("Thalweg")
 
 
 async def test_its_gangs_preempt_our_pods(scene: ClusterScenario) -> None:
@@ -78,7 +91,7 @@ async def test_its_gangs_preempt_our_pods(scene: ClusterScenario) -> None:
 
 
 async def test_our_gangs_by_the_binder(scene: ClusterScenario) -> None:
-    """A PodGroup whose pods name Thalweg is placed by Thalweg as a whole, or waits as a whole."""
+    """A PodGroup whose pods name Thalweg is placed by Thalweg as a whole, or waits as a whole, and says so."""
     await scene.nodes("a", "b", cpu="4")
     fits = await create_gang(scene, "fits", 4, "1", SCHEDULER_NAME)
     await scene.nodes_of(*fits, within=60)
@@ -86,6 +99,28 @@ async def test_our_gangs_by_the_binder(scene: ClusterScenario) -> None:
     for name in large:
         await scene.reason_of(name, "PodGroup", "needs 5 pods at once")
     assert await bound(scene, large) == []
+    placed, waits = await condition(scene, "fits", "True"), await condition(scene, "large", "False")
+    assert (placed["reason"], placed["message"]) == ("Scheduled", "Thalweg placed 4 pods; the group needs 4.")
+    assert waits["reason"] == "Unschedulable"
+    assert waits["message"].startswith("Thalweg: PodGroup ")
+    assert "needs 5 pods at once" in waits["message"]
+    await scene.nodes("c", cpu="4")
+    await scene.nodes_of(*large, within=60)
+    assert (await condition(scene, "large", "True"))["lastTransitionTime"] >= waits["lastTransitionTime"]
+
+
+async def test_the_priority_of_our_groups(scene: ClusterScenario) -> None:
+    """The API server writes the priority of a PodGroup's class; its pods, which name none, go first."""
+    await scene.priority_class("of-groups", 1000)
+    for name, spec in (("plain", {}), ("urgent", {"priorityClassName": "of-groups"})):
+        group = await pod_group(scene, name, 4, **spec)
+        await scene.api.create_many(
+            [scene.pod(f"{name}-{n}", "1", scheduler=SCHEDULER_NAME, **group) for n in range(4)]
+        )
+        await scene.reason_of(f"{name}-3", "0/0 nodes are available")
+    await scene.nodes("a", cpu="4")
+    await scene.nodes_of(*(f"urgent-{n}" for n in range(4)), within=60)
+    assert await bound(scene, [f"plain-{n}" for n in range(4)]) == []
 
 
 def apart(name: str) -> dict[str, Any]:

@@ -74,6 +74,9 @@ CLAIM_STATUS = (
     "Thalweg may allocate a ResourceClaim, reserve it for pods, and free one that nobody reserves; it may change "
     "nothing else of its status"
 )
+GROUP = (
+    "Thalweg may write the condition of a PodGroup's status about its scheduling; it may do nothing else with PodGroups"
+)
 COMPONENT = "Thalweg may write Events as the component thalweg only"
 #: Of the admission plugin OwnerReferencesPermissionEnforcement, which comes before admission policies.
 NO_OWNER = "cannot set an ownerRef on a resource you can't delete"
@@ -288,6 +291,45 @@ ALLOWED_CLAIMS: dict[str, Write] = {
     "that claim deleted": Write("DELETE", f"{DEVICE_CLAIMS}/made"),
 }  # fmt: skip
 
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+POD_GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+             "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}  # fmt: skip
+
+
+def of_group(body: Any, under: str = "/status", content_type: str = STRATEGIC_PATCH) -> Write:
+    return Write("PATCH", f"{GROUPS}/g{under}", body, content_type)
+
+
+def group_said(kind: str, value: str = "False") -> dict[str, Any]:
+    """A condition of a PodGroup, as it is written for the first time."""
+    words = {"reason": "Unschedulable", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return status(conditions=[{"type": kind, "status": value, **words}])
+
+
+#: Changes of PodGroups' status, to which the account has a right.
+CONFINED_GROUPS: dict[str, tuple[Write, str]] = {
+    "another condition": (of_group(group_said("DisruptionTarget")), GROUP),
+    "another condition beside ours": (
+        of_group(status(conditions=[*group_said("PodGroupScheduled")["status"]["conditions"],
+                                    *group_said("DisruptionTarget")["status"]["conditions"]])),
+        GROUP,
+    ),
+    "the condition of others taken off": (of_group(status(conditions=None), content_type=MERGE_PATCH), GROUP),
+}  # fmt: skip
+#: What roles refuse it with PodGroups, and where it has every right the policy.
+GROUPS_WITHOUT_RIGHT: dict[str, Write] = {
+    "a group": Write("POST", GROUPS, {**POD_GROUP, **metadata(name="stolen")}),
+    "a group deleted": Write("DELETE", f"{GROUPS}/g"),
+    "a group's label": of_group(metadata(labels={"a": "b"}), "", MERGE_PATCH),
+    "a group's finalizers": of_group(metadata(finalizers=None), "", MERGE_PATCH),
+}
+#: All that the operator does with PodGroups.
+ALLOWED_GROUPS: dict[str, Write] = {
+    "why it waits": of_group(group_said("PodGroupScheduled")),
+    "the same on 1.37": of_group(group_said("PodGroupInitiallyScheduled")),
+    "that it was scheduled": of_group(group_said("PodGroupScheduled", "True")),
+}
+
 #: What the account has no right to. Where it is given every right on pods, the policy refuses it all the same.
 WITHOUT_RIGHT: dict[str, Write] = {
     "a pod": Write("POST", PODS, pod("stolen")),
@@ -411,6 +453,8 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
             await of_claim(name, metadata(finalizers=[FINALIZER])).send(api)
             taken = status(allocation={"devices": {"results": [{**GPU, "device": name}]}}, reservedFor=consumers)
             await of_claim(name, taken, "/status").send(api)
+    await api.create({**POD_GROUP, **metadata(name="g", namespace="default")})
+    await of_group(group_said("Example")).send(api)
     await api.create(event("there", "kubelet"))
     size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
     kept_for: dict[str, Any] = {"v": {}, "taken": {"claimRef": KEPT}, "known": {"claimRef": {**KEPT, "uid": "theirs"}}}
@@ -441,7 +485,7 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
 
 async def test_roles_refuse_what_is_not_about_the_fields_of_a_pod(thief: Api) -> None:
     """Secrets, nodes, policies of admission, roles, other leases, commands in containers."""
-    for name, write in (WITHOUT_RIGHT | ELSEWHERE).items():
+    for name, write in (WITHOUT_RIGHT | ELSEWHERE | GROUPS_WITHOUT_RIGHT).items():
         assert NO_RIGHT in await refusal(write, thief), name
 
 
@@ -458,6 +502,10 @@ async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tupl
     said = {**{key: GPU[key] for key in ("driver", "pool")}, "device": "held", "conditions": []}
     assert await refusal(of_claim("held", status(devices=[said]), "/status"), thief), "in a driver's place"
     assert await plane[1].list(DEVICE_CLAIMS) == claims
+    groups = await plane[1].list(GROUPS)
+    for name, (write, words) in CONFINED_GROUPS.items():
+        assert words in await refusal(write, thief), name
+    assert await plane[1].list(GROUPS) == groups
 
 
 async def test_the_policy_holds_whatever_else_is_granted(
@@ -469,7 +517,8 @@ async def test_the_policy_holds_whatever_else_is_granted(
     """
     control, api = plane
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", **metadata(name="too-much")}
-    rules = [{"apiGroups": ["", "events.k8s.io", "resource.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
+    of = ["", "events.k8s.io", "resource.k8s.io", "scheduling.k8s.io"]
+    rules = [{"apiGroups": of, "resources": ["*"], "verbs": ["*"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much"}
     account = metadata(name="thalweg-uninstall", namespace="thalweg-system")
     await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account})
@@ -486,8 +535,10 @@ async def test_the_policy_holds_whatever_else_is_granted(
             assert NOTHING_ELSE in await refusal(write, thief), name
         for name, (write, words) in CONFINED.items():
             assert words in await refusal(write, thief), name
-        for name, (write, words) in CONFINED_CLAIMS.items():
+        for name, (write, words) in (CONFINED_CLAIMS | CONFINED_GROUPS).items():
             assert words in await refusal(write, thief), name
+        for name, write in GROUPS_WITHOUT_RIGHT.items():
+            assert GROUP in await refusal(write, thief), name
         whole = {**before, **metadata(**{**before["metadata"], "labels": {"app": "stolen"}})}
         assert METADATA in await refusal(Write("PUT", "", whole), thief)
         assert STATUS in await refusal(Write("PUT", "status", {**before, **status(phase="Failed")}), thief)
@@ -562,7 +613,7 @@ async def test_the_views_service_leads_to_the_own_pod_only(
 
 async def test_what_the_operator_does_is_allowed(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
     """Nominations, reasons, wakes, our gate, bindings, evictions, Events, the status of policies, the lease."""
-    for name, write in (ALLOWED | ALLOWED_CLAIMS).items():
+    for name, write in (ALLOWED | ALLOWED_CLAIMS | ALLOWED_GROUPS).items():
         assert await refusal(write, thief) == "", name
     opened = await plane[1].get(f"{PODS}/p")
     assert opened["spec"]["schedulingGates"] == [{"name": THEIRS}]

@@ -152,6 +152,22 @@ async def give_volumes(scene: ClusterScenario) -> None:
         await api.delete(scene.path(name))
 
 
+async def create_group(scene: ClusterScenario, name: str) -> str:
+    """A PodGroup of one pod of the binder, which has its node; the path of the group."""
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+             "metadata": {"name": name, "namespace": scene.namespace},
+             "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}  # fmt: skip
+    await scene.api.create(group)
+    await scene.create(f"of-{name}", "100m", scheduler=SCHEDULER_NAME, schedulingGroup={"podGroupName": name})
+    await scene.node_of(f"of-{name}")
+    return object_path(group)
+
+
+def is_scheduled(group: Any) -> bool:
+    """Whether the condition of a PodGroup says so."""
+    return any(each["status"] == "True" for each in group.get("status", {}).get("conditions", []))
+
+
 async def test_the_rights_are_enough_and_each_is_used(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, view_port: int, tmp_path: Path
 ) -> None:
@@ -201,6 +217,7 @@ async def test_the_rights_are_enough_and_each_is_used(
     await scene.reason_of("asks", "a device will not get ready")
     await scene.delete("asks")
     await give_volumes(scene)
+    await api.wait_for(await create_group(scene, "group"), is_scheduled)
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
@@ -272,6 +289,24 @@ async def test_without_the_right_to_bind_claims(scene: ClusterScenario, plane: t
         path, lambda each: "volume.kubernetes.io/selected-node" in each["metadata"].get("annotations", {})
     )
     await api.delete(scene.path("data"))
+
+
+async def test_without_the_right_to_write_conditions_of_groups(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
+    """Pods of groups are bound; the log has one line for all groups; with the right new groups get their condition."""
+    api = plane[1]
+    await scene.nodes("a")
+    await withhold(api, "podgroups")
+    paths = [await create_group(scene, name) for name in ("first", "second")]
+    refusal = "right to patch podgroups/status"
+    await until(lambda: bool(lines(scene.operator, "failing", refusal)), 30, lambda: "the missing right in the log")
+    await restore(api, "podgroups")
+    later = await create_group(scene, "later")
+    await api.wait_for(later, is_scheduled)
+    assert len(lines(scene.operator, "failing", refusal)) == 1
+    await recovered(scene.operator, refusal)
+    assert not any([is_scheduled(await api.get(path)) for path in paths]), "they are tried again minutes later"
 
 
 async def test_without_the_right_to_patch_pods(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:

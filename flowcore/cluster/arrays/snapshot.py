@@ -30,7 +30,7 @@ from flowcore.model.queues import QueueState
 from flowcore.model.resource_claims import DeviceTaker
 from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
 from flowcore.model.running_pods import RunningPods
-from flowcore.model.selectors import Labels, value_of
+from flowcore.model.selectors import Labels, domain_value
 from flowcore.model.volumes import Volumes
 
 Int64s = NDArray[np.int64]
@@ -47,7 +47,10 @@ MAX_NON_ZERO_REQUEST = 2**50
 
 @dataclass(frozen=True, slots=True)
 class LabelColumn:
-    """The values of one label: ``values[codes[i]]`` is the value of node i; code -1 where it has none."""
+    """The values of one label, or of several (``domain_value``): ``values[codes[i]]`` is the value of node i.
+
+    Code -1 where it has none.
+    """
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
@@ -57,7 +60,7 @@ class LabelColumn:
         codes = _gather(self.codes, previous, -1)
         code_of_value: dict[str, int] | None = None
         for i, labels in rows:
-            value = next((value for name, value in labels if name == key), None)
+            value = domain_value(labels, key)
             if value is None:
                 codes[i] = -1
             elif codes[i] < 0 or self.values[codes[i]] != value:
@@ -136,13 +139,13 @@ class NodeTable:
         return np.array([older.index.get(node.name, -1) for node in self.nodes], dtype=np.int64)
 
     def column(self, key: str) -> LabelColumn:
-        """The values of one label over all nodes, cached."""
+        """The values of one label, or of several (``domain_value``), over all nodes, cached."""
         column = self._columns.get(key)
         if column is None:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), -1, dtype=np.int32)
             for i, node in enumerate(self.nodes):
-                value = value_of(node.labels, key)
+                value = domain_value(node.labels, key)
                 if value is not None:
                     codes[i] = values.setdefault(value, len(values))
             column = LabelColumn(codes, tuple(values))

@@ -165,10 +165,11 @@ class GangRegistry:
                 self.put(pod)
 
     def put_group(self, group: PodGroup) -> bool:
-        """Takes a new or changed PodGroup; returns whether pods wait for it."""
-        if self.groups.get(group.key) == group:
-            return False
+        """Takes a new or changed PodGroup; returns whether pods wait for what it says now."""
+        before = self.groups.get(group.key)
         self.groups[group.key] = group
+        if group.plans_as(before):
+            return False  # its status alone changed
         self._states.pop(group.key, None)
         return self._affects_waiting(GangRef(group.key, group.spec))
 
@@ -289,6 +290,10 @@ class GangRegistry:
         """Waiting pods of a gang, and bound ones, by key."""
         members_of = (self._members.get(key) or _Members()).without(self.state(key).non_members)
         return members_of.waiting, members_of.bound
+
+    def succeeded(self, key: GangKey) -> Mapping[str, Pod]:
+        """Succeeded pods that name a gang, by key, also those that do not count towards what it needs now."""
+        return (self._members.get(key) or _Members()).succeeded
 
     def first_in_group(self, key: GangKey) -> GangKey:
         """The first gang of its group; itself where it has no group, or where the first gang names another group."""

@@ -153,7 +153,7 @@ class UnplacedReasons:
             # The domain does not matter if the pod fits no node at all.
             return reason_for(group, before=None, after=self._after_with_held, runner=run_filter)
         return Reason(
-            f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
+            f"{gang.name} keeps to one domain of {gang.topology_key}, and no node of any domain has room for it.",
             GANG_WITHOUT_ROOM,
             self._more_nodes_help({number: 1}),
         )

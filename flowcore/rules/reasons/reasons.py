@@ -12,6 +12,7 @@ from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR
 from flowcore.rules.filters import Verdicts, run_filters
 from flowcore.rules.filters.registry import FilterRunner, run_filter
 from flowcore.rules.reasons.codes import NO_NODES
@@ -89,6 +90,8 @@ def no_domain(gang: Gang, table: NodeTable) -> str:
     """Why no node will do for a gang whose pods keep to one domain of a label; "" where some may."""
     if not gang.topology_key or bool((table.column(gang.topology_key).codes >= 0).any()):
         return ""
+    if TOPOLOGY_SEPARATOR in gang.topology_key:
+        return f"{gang.name} keeps to one domain of {gang.topology_key}, and no node has all of these labels"
     return f"{gang.name} keeps to one domain of {gang.topology_key}, a label that no node has"
 
 

@@ -10,6 +10,7 @@ from thalweg_operator.delivery.claims.volume_claims import VolumeClaimWriter
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.nominator import Nominator
+from thalweg_operator.delivery.status.group_status import GroupStatus
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.reservations.effects import (
@@ -41,10 +42,16 @@ def handlers(
     nominator: Nominator,
     evictor: Evictor,
     condition_writer: ConditionWriter,
+    group_status: GroupStatus,
     gate_admission: GateAdmission,
     metrics: Metrics,
 ) -> Handlers:
     """For each type of effect what carries it out."""
+
+    def tell(effect: WriteCondition) -> None:
+        condition_writer.put(effect)
+        group_status.put(effect)
+
     return {
         Bind: binder.put,
         Allocate: device_claims.put,
@@ -55,7 +62,7 @@ def handlers(
         OpenGate: nominator.put,
         WakePod: nominator.put,
         Evict: evictor.put,
-        WriteCondition: condition_writer.put,
+        WriteCondition: tell,
         ReconcileGates: lambda _effect: gate_admission.trigger(),
         CountMove: lambda effect: metrics.moves.labels(effect.outcome).inc(),
         CountPlacement: lambda effect: metrics.placements.labels(effect.outcome).inc(),

@@ -70,7 +70,7 @@ class Edits:
         self._cluster.remove_pod(key)
 
     def _note_pod(self, key: str) -> None:
-        cluster, before = self._cluster, self._cluster.pods.get(key)
+        cluster, before = self._cluster, self._cluster.as_written(key)
         if before is not None:
             self._note_gang(before)
         self._note("pod", key, lambda: cluster.remove_pod(key) if before is None else cluster.put_pod(before))

@@ -47,7 +47,7 @@ from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GANG_PARENTS, GROUPS_OF_P
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
-from flowcore.model.gang_spec import GangSource
+from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.volumes import data_problem
 from flowcore.questions.scenario.reading.dump_commands import ADD_PRIORITIES
 from flowcore.questions.scenario.reading.edits import Edits
@@ -142,6 +142,8 @@ class ObjectReader:
         self._intern = Interner()
         #: Pods whose priority the API server has not written into the spec.
         self._without_priority: dict[str, WirePod] = {}
+        #: Kubernetes' own PodGroups of which that is true, and that name a class.
+        self._groups_without_priority: dict[GangKey, WirePodGroup] = {}
         #: Keys of pods with claims to devices, in their order.
         self._claiming: dict[str, None] = {}
         self.warnings: list[str] = []
@@ -179,7 +181,7 @@ class ObjectReader:
                     self.warnings.append(f"{shown}: annotation {DATA}: {problem}; it is ignored")
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
-            edits.put_object(GROUPS_OF_PODS, to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
+            self._put_group(msgspec.convert(item, WirePodGroup), source)
         elif kind in _PARENTS:
             edits.put_object(GANG_PARENTS, to_gang_parent(item, _PARENTS[kind]))
         elif kind == DISRUPTION_BUDGET.kind:
@@ -226,6 +228,14 @@ class ObjectReader:
         if wire.spec.priority is None or wire.spec.preemption_policy is None:
             self._without_priority[pod.key] = wire
 
+    def _put_group(self, wire: WirePodGroup, source: GangSource) -> None:
+        group = to_pod_group(wire, source, self._intern)
+        self._edits.put_object(GROUPS_OF_PODS, group)
+        self._groups_without_priority.pop(group.key, None)
+        spec = wire.spec
+        if source is GangSource.NATIVE and spec is not None and spec.priority is None and spec.priority_class_name:
+            self._groups_without_priority[group.key] = wire
+
     def _put_budget(self, wire: WireDisruptionBudget, shown: str) -> None:
         self._edits.put_object(DISRUPTION_BUDGETS, to_disruption_budget(wire))
         if wire.status is None:
@@ -242,7 +252,7 @@ class ObjectReader:
             self.warnings.append(f"{error}. This sample does not count")
 
     def resolve(self) -> Iterator[str]:
-        """Gives pods what may have come later than they: the priority of their class, and claims of their templates.
+        """Gives pods and PodGroups what may have come later: the priority of their class, claims of their templates.
 
         Yields:
             sentences about classes that are not there.
@@ -259,6 +269,16 @@ class ObjectReader:
                 f"Pod {key}: spec.priorityClassName: the files do not contain PriorityClass "
                 f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
                 f"the classes: {ADD_PRIORITIES}"
+            )
+        for group, wire_group in self._groups_without_priority.items():
+            resolved = classes.resolve_group(wire_group)
+            if resolved is not None:
+                self._edits.put_object(GROUPS_OF_PODS, to_pod_group(resolved, GangSource.NATIVE, self._intern))
+                continue
+            named_class = wire_group.spec.priority_class_name if wire_group.spec is not None else ""
+            yield (
+                f"{group.display_name}: spec.priorityClassName: the files do not contain PriorityClass {named_class}, "
+                f"so the priorities of its pods count. Add the classes: {ADD_PRIORITIES}"
             )
         make_claims(self._edits, self._claiming)
 

@@ -228,7 +228,8 @@ class Reflector(Generic[T]):
         self._outages.recovered(self._kind)
 
     @property
-    def _path(self) -> str:
+    def path(self) -> str:
+        """Where the kind is listed, of the API version that is read."""
         return self._paths[self._path_index]
 
     async def _try_next_path(self) -> None:
@@ -253,7 +254,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""
         gone, version = set(self._sink.keys()), ""
-        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as listed:
+        async with aclosing(pages(self._api_client, self.path, self._rate_limiter)) as listed:
             async for page in listed:
                 version = page.metadata.resource_version
                 for index, item in enumerate(page.items or ()):
@@ -283,7 +284,7 @@ class Reflector(Generic[T]):
         try:
             async with (
                 asyncio.timeout(None) as self._watch_end,
-                self._api_client.stream(self._path, params, _SILENCE) as content,
+                self._api_client.stream(self.path, params, _SILENCE) as content,
             ):
                 accepted = True
                 self._watching_since = asyncio.get_running_loop().time()

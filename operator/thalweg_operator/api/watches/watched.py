@@ -20,6 +20,7 @@ from flowcore.api.kinds import (
     ObjectKind,
 )
 from flowcore.cluster.kinds import FOLLOWED_STORES, STORES
+from flowcore.model.gang_spec import GangSource
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watches import sinks
@@ -40,6 +41,8 @@ OPTIONAL_KINDS: Final = frozenset(
     )
 )
 
+#: Kubernetes' own PodGroups.
+NATIVE_POD_GROUPS: Final = f"{POD_GROUPS[GangSource.NATIVE].plural}.{GangSource.NATIVE.value}"
 #: While these are not watched no pod is evicted for room, and all else goes on.
 DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
 #: Kinds whose rights are files of their own (rights/). A cluster may do without them.
