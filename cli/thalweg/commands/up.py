@@ -13,7 +13,7 @@ import click
 @click.option("--gpu-nodes", type=click.IntRange(0, 1000), default=0, metavar="NUMBER",
               help="Simulate this number of nodes more, with 8 GPUs each that ResourceClaims get.")  # fmt: skip
 @click.option("--kubernetes-version", type=click.Choice(["1.35", "1.36", "1.37"]), default="1.36", show_default=True,
-              help="Kubernetes of the control plane. Each version is built from source at its first start.")  # fmt: skip
+              help="Kubernetes of the control plane. Each is built from source at its first start.")  # fmt: skip
 def up(nodes: int | None, dumps: tuple[str, ...], gpu_nodes: int, kubernetes_version: str) -> None:
     """Start a local control plane with the operator.
 

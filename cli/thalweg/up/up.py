@@ -102,9 +102,7 @@ def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int, kubernetes_versio
         _serve(nodes, devices, folder, kubernetes_version)
 
 
-def _serve(
-    nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Path, kubernetes_version: str
-) -> None:
+def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Path, kubernetes_version: str) -> None:
     port, extender, view = _free_port(), f"{_LOOPBACK}:{_free_port()}", f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
     server, client = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)

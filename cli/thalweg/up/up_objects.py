@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import yaml
 
+from flowcore.model.kubernetes_version import KubernetesVersion
 from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg.option_types import NamespacedName
 
@@ -13,9 +14,8 @@ from thalweg.option_types import NamespacedName
 OPERATOR: Final = NamespacedName("thalweg-system", "thalweg")
 VIEWER: Final = NamespacedName("thalweg-system", "thalweg-viewer")
 
-#: Kinds by which the API server gates pods (rights/gates.yaml), and versions that do not serve them as v1.
+#: Kinds by which the API server gates pods (rights/gates.yaml).
 _GATE_KINDS: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-_WITHOUT_GATES: Final = ("1.35",)
 
 #: As the chart makes it: who has its token sees what the view shows.
 _VIEWER: Final = """\
@@ -53,7 +53,7 @@ def up_objects(scheduler_config: str, kubernetes_version: str) -> list[dict[str,
         kubernetes_version: such as 1.36.
     """
     # An operator makes its own Lease, and takes it at once: an existing one may belong to another.
-    unwanted = ["Lease", *(_GATE_KINDS if kubernetes_version in _WITHOUT_GATES else ())]
+    unwanted = ["Lease", *(() if KubernetesVersion(kubernetes_version).has_mutating_policies else _GATE_KINDS)]
     rights = [each for file in rights_by_file().values() for each in file if each["kind"] not in unwanted]
     return [*custom_resource_definitions(), *rights, *yaml.safe_load_all(_VIEWER), _stored(scheduler_config)]
 
