@@ -31,6 +31,7 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
@@ -91,6 +92,7 @@ class Cluster:
         occupancy: what is taken on each node.
         devices: DeviceClasses, and the slices and claims that allocations of devices read.
         device_gates: the feature gates that these are read with; set before the first of them comes.
+        version: of the API server, by which pods and storage objects are read; set before the first of them comes.
         numa: reports on NUMA zones, and pods that they may not show.
     """
 
@@ -106,6 +108,7 @@ class Cluster:
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
         self.device_gates = DeviceGates()
+        self.version = KubernetesVersion()
         self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
@@ -183,6 +186,7 @@ class Cluster:
             reserved: a reservation that has ended counted the pod on its node by this signature, and it still counts so
                 for the rules between pods. None: none did.
         """
+        pod = self.version.as_scheduled(pod)
         key = pod.key
         self.parent_gangs.put_pod(pod)
         pod = self._as_member(self.parent_gangs.with_gang(pod, self.namespaces))
@@ -354,6 +358,7 @@ class Cluster:
 
     def put_storage(self, stored: StorageObject) -> bool:
         """Takes a new or changed storage object. Returns whether a waiting pod may be placed now."""
+        stored = self.version.as_stored(stored)
         if not self.storage.put(stored):
             return False
         self.occupancy.generation += 1

@@ -194,6 +194,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     holds_shared_gpu: bool = False
     #: What it asks for of extended resources, as requests of a claim, should a DeviceClass back them.
     extended: ExtendedRequests = ()
+    #: ``usage`` as kube-scheduler before 1.37 counts it, for a pod that is resized; None: the same amounts.
+    usage_by_container: Amounts | None = None
 
     @property
     def key(self) -> str:

@@ -16,6 +16,7 @@ from thalweg_listener import CannotListen
 
 from flowcore.api.kinds import POLICY, QUEUE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.device_gates import DeviceGates
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient, connect
@@ -25,7 +26,7 @@ from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watches.catch_up import CatchUp
 from thalweg_operator.api.watches.parent_watches import ParentWatches
-from thalweg_operator.api.watches.server_gates import read_device_gates
+from thalweg_operator.api.watches.server_version import read_version, watch_version
 from thalweg_operator.api.watches.watched import (
     DISRUPTION_BUDGETS,
     NATIVE_POD_GROUPS,
@@ -323,8 +324,14 @@ class Operator:
         self._start_task("event loop watch", watch_event_loop(self.metrics))
 
     async def _watch_objects(self) -> None:
-        """Starts all reflectors once the API server has said its version: objects are read by its feature gates."""
-        self._shell.cluster.device_gates = await read_device_gates(self._api_client, self.settings.device_gates)
+        """Starts all reflectors once the API server has said its version: objects are read by its rules."""
+        cluster = self._shell.cluster
+        cluster.version = version = await read_version(self._api_client)
+        cluster.device_gates = gates = DeviceGates.of_server(version, self.settings.device_gates)
+        _log.info(
+            "objects are read", server_version=version.text, rules=f"1.{version.rules}", gates_off=sorted(gates.off)
+        )
+        self._start_task("version watch", watch_version(self._api_client, version))
         # Nothing of a list is garbage.
         gc.set_threshold(50_000, 20, 50)
         for kind, reflector in self._reflectors.items():
