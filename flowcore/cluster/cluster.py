@@ -107,8 +107,8 @@ class Cluster:
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
         self.gangs = GangRegistry()
-        #: Pods as they are written, where ``pods`` has them with the priority of their group.
-        self._as_written: dict[str, Pod] = {}
+        #: Pods as they are written, by the gang that they name: ``pods`` has them with the priority of their group.
+        self._as_written: dict[GangKey, dict[str, Pod]] = {}
         self._intern = Interner()
         self.occupancy = Occupancy()
         self.numa = NumaIndex()
@@ -170,16 +170,18 @@ class Cluster:
 
     # --- pods ---
 
-    def put_pod(self, pod: Pod, reserved: PodSignature | None = None) -> PodChange:
+    def put_pod(self, pod: Pod, reserved: PodSignature | None = None, *, as_given: bool = False) -> PodChange:
         """Takes a new or changed pod.
 
         Args:
             reserved: a reservation that has ended counted the pod on its node by this signature, and it still counts so
                 for the rules between pods. None: none did.
+            as_given: whether its priority and preemption policy count whatever its group says, until that changes.
         """
         key = pod.key
-        pod = self._as_member(pod)
         old = self.pods.get(key)
+        self._note_written(old, pod)
+        pod = pod if as_given else self._as_member(pod)
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
@@ -202,7 +204,7 @@ class Cluster:
     def remove_pod(self, key: str) -> PodChange:
         """A pod is gone."""
         old = self.pods.pop(key, None)
-        self._as_written.pop(key, None)
+        self._note_written(old, None)
         gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
@@ -213,17 +215,23 @@ class Cluster:
 
     def as_written(self, key: str) -> Pod | None:
         """A pod with its own priority, also where that of its group counts; None: there is none."""
-        return self._as_written.get(key) or self.pods.get(key)
+        pod = self.pods.get(key)
+        return pod if pod is None or pod.gang is None else self._as_written[pod.gang.key][key]
+
+    def _note_written(self, old: Pod | None, new: Pod | None) -> None:
+        before, now = (None if pod is None or pod.gang is None else pod.gang.key for pod in (old, new))
+        if before is not None and old is not None and before != now:
+            of_gang = self._as_written[before]
+            del of_gang[old.key]
+            if not of_gang:
+                del self._as_written[before]
+        if now is not None and new is not None:
+            self._as_written.setdefault(now, {})[new.key] = new
 
     def _as_member(self, pod: Pod) -> Pod:
         """A pod with the priority of its group, if that has one."""
         group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
-        member = pod if group is None else with_group_priority(pod, group.spec, self._intern)
-        if member is pod:
-            self._as_written.pop(pod.key, None)
-        else:
-            self._as_written[pod.key] = pod
-        return member
+        return pod if group is None else with_group_priority(pod, group.spec, self._intern)
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -408,28 +416,31 @@ class Cluster:
         return self.budgets.set(key, budget)
 
     def put_pod_group(self, group: PodGroup) -> bool:
-        """Takes a new or changed PodGroup. Returns whether pods wait for it."""
+        """Takes a new or changed PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
         before = self.gangs.groups.get(group.key)
         changed = self.gangs.put_group(group)
-        self._follow_priority(group.key, group.spec, before.spec if before is not None else GangSpec())
+        changed |= self._follow_priority(group.key, group.spec, before.spec if before is not None else GangSpec())
         self.occupancy.generation += changed
         return changed
 
     def remove_pod_group(self, key: GangKey) -> bool:
-        """Drops a PodGroup. Returns whether pods wait for it."""
+        """Drops a PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
         before = self.gangs.groups.get(key)
         changed = self.gangs.drop_group(key)
         if before is not None:
-            self._follow_priority(key, GangSpec(), before.spec)
+            changed |= self._follow_priority(key, GangSpec(), before.spec)
         self.occupancy.generation += changed
         return changed
 
-    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> None:
-        """Its pods may have come before the group, or stay after it."""
-        if changes_priority(spec, before):
-            for pod in [self.as_written(each) for each in self.gangs.order(key)]:
-                if pod is not None:
-                    self.put_pod(pod)
+    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> bool:
+        """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority."""
+        if not changes_priority(spec, before):
+            return False
+        pods = self._as_written.get(key, {})
+        priorities = {name: self.pods[name].pod_class.priority for name in pods}
+        for pod in list(pods.values()):
+            self.put_pod(pod)
+        return any(self.pods[name].pod_class.priority != priority for name, priority in priorities.items())
 
     # --- for workers ---
 
