@@ -114,6 +114,11 @@ class ControlPlane:
         return self._open.kubeconfig
 
     @property
+    def minor_version(self) -> str:
+        """Of Kubernetes, such as 1.36."""
+        return self._binaries.minor_version
+
+    @property
     def url(self) -> str:
         """https://127.0.0.1:PORT of the API server."""
         return self._open.url

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -178,8 +178,8 @@ def argv(component: str, layout: Layout, binaries: Binaries, features: Features)
         return [binaries.kwok, *_kwok(layout)]
     flags = {
         ETCD: _etcd(layout),
-        API_SERVER: _api_server(layout, features),
-        CONTROLLER_MANAGER: _controller_manager(layout),
+        API_SERVER: _api_server(layout, features, binaries.minor_version),
+        CONTROLLER_MANAGER: _controller_manager(layout, binaries.minor_version),
         SCHEDULER: _scheduler(layout, features),
     }[component]
     return [binaries.controlplane, component, *flags]
@@ -193,22 +193,31 @@ def _etcd(layout: Layout) -> list[str]:
     ]
 
 
-#: The API of gangs (KEP-4671, KEP-5732), off by default in Kubernetes 1.36. kube-scheduler's own feature gates keep
-#: their defaults, so that kube-scheduler places such pods like any others and Thalweg handles gangs.
-_GANG_FEATURES: Final = (
-    "--feature-gates=GenericWorkload=true,GangScheduling=true",
-    "--feature-gates=TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true",
-    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-)
+#: The API of gangs (KEP-4671, KEP-5732), off by default: what turns it on, by minor version. 1.35 has no PodGroups.
+#: kube-scheduler's own feature gates keep their defaults, so that kube-scheduler places such pods like any others and
+#: Thalweg handles gangs.
+_GANG_FEATURES: Final[Mapping[str, Sequence[str]]] = {
+    "1.35": (),
+    "1.36": (
+        "--feature-gates=GenericWorkload=true,GangScheduling=true",
+        "--feature-gates=TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+    ),
+    "1.37": (
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+        "--runtime-config=scheduling.k8s.io/v1beta1=true",
+    ),
+}
 #: Makes the controller manager remove the finalizer of a PodGroup without pods.
 _GANG_CONTROLLER: Final = "--feature-gates=GenericWorkload=true"
 
 
-def _api_server(layout: Layout, features: Features) -> list[str]:
+def _api_server(layout: Layout, features: Features, minor_version: str) -> list[str]:
+    gangs = _GANG_FEATURES[minor_version]
     # Only the controller manager creates default service accounts, removes the not-ready taint of new nodes, and
     # removes the finalizer of deleted PodGroups. Without it these admission plugins would block pods, placements and
     # deletions.
-    plugins = "ServiceAccount,TaintNodesByCondition,PodGroupProtection"
+    plugins = "ServiceAccount,TaintNodesByCondition" + (",PodGroupProtection" if gangs else "")
     useless = [] if features.controller_manager else [f"--disable-admission-plugins={plugins}"]
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
@@ -238,7 +247,7 @@ def _api_server(layout: Layout, features: Features) -> list[str]:
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        *_GANG_FEATURES,
+        *gangs,
         *useless,
         *(audit if features.audit else []),
     ]
@@ -255,7 +264,7 @@ def _serving(layout: Layout, port: int) -> list[str]:
     ]
 
 
-def _controller_manager(layout: Layout) -> list[str]:
+def _controller_manager(layout: Layout, minor_version: str) -> list[str]:
     eager = ("deployment", "replicaset", "job", "namespace", "serviceaccount-token", "gc")
     return [
         f"--kubeconfig={layout.kubeconfig}",
@@ -263,7 +272,7 @@ def _controller_manager(layout: Layout) -> list[str]:
         "--leader-elect=false",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
-        _GANG_CONTROLLER,
+        *([_GANG_CONTROLLER] if _GANG_FEATURES[minor_version] else []),
         *(f"--concurrent-{controller}-syncs=20" for controller in eager),
         "--profiling=false",
         *_serving(layout, layout.ports.controller_manager),

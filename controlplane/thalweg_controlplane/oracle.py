@@ -91,9 +91,13 @@ class Oracle:
 
     The oracle does not set the API server's defaults (requests from limits, a toleration's operator, maxSkew and so
     on), so pass manifests as the API server stores them.
+
+    Attributes:
+        minor_version: of Kubernetes, such as 1.36.
     """
 
     def __init__(self, binaries: Binaries) -> None:
+        self.minor_version = binaries.minor_version
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the child lives
         self._process = subprocess.Popen(  # noqa: S603 - our own argument list, no shell
             [binaries.controlplane, "oracle"],

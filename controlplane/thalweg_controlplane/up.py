@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from thalweg_controlplane.building.build import Binaries, find_or_build
+from thalweg_controlplane.building.build import MINOR_VERSION, Binaries, find_or_build
 from thalweg_controlplane.building.cache import Report
 from thalweg_controlplane.client.accounts import account_token, write_kubeconfig
 from thalweg_controlplane.client.api import Api
@@ -35,6 +35,7 @@ async def serve(
     start_operator: Sequence[str] | None = None,
     account: tuple[str, str] | None = None,
     welcome: Welcome = _nothing,
+    minor_version: str = MINOR_VERSION,
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
@@ -42,12 +43,12 @@ async def serve(
     `scheduler_config` is as for ControlPlane and may name the operator as kube-scheduler's extender; either may be
     ready first. `start_operator` is the operator's command line, with `{kubeconfig}` replaced in every word: by that of
     the service account `account` (namespace and name), without one by the administrator's. `welcome` makes the lines
-    that are printed after the kubeconfig. If the binaries are missing, `find_or_build` builds them first and blocks the
-    loop.
+    that are printed after the kubeconfig. `minor_version` is that of Kubernetes. If the binaries are missing,
+    `find_or_build` builds them first and blocks the loop.
     Raises BuildError, and ComponentFailed when a component or the operator exits.
     """
     with interruptible():
-        binaries = find_or_build(report)
+        binaries = find_or_build(report, minor_version)
     with _cancelled_by_signals():
         await _run(binaries, report, nodes, objects, scheduler_config, start_operator, account, welcome)
     report("stopped")

@@ -9,9 +9,11 @@ from typing import Annotated
 import msgspec
 
 from flowcore.api.durations import parse_policy_seconds
+from flowcore.api.parent_rules import WireParentRule, parse_controllers, parse_parent_rules
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
+from flowcore.model.gang_parents import DEFAULT_CONTROLLERS, GangController
 from flowcore.model.policies import GangPolicy, PartialBind, WaitingMode
 from flowcore.model.selectors import is_label_key
 
@@ -66,6 +68,8 @@ class WireGangs(msgspec.Struct, rename="camel"):
     hold_room_for: str = "10m"
     hold_room_share: Annotated[int, msgspec.Meta(ge=0, le=100)] = GangPolicy().hold_room_share
     waiting: WaitingMode = WaitingMode.GATE
+    controllers: list[GangController] = msgspec.field(default_factory=lambda: list(DEFAULT_CONTROLLERS))
+    parents: list[WireParentRule] = msgspec.field(default_factory=list)
 
 
 def parse_constraints(wires: Sequence[WireConstraint]) -> tuple[Constraint, ...]:
@@ -131,4 +135,6 @@ def parse_gangs(wire: WireGangs) -> GangPolicy:
         hold_room_for=parse_policy_seconds(wire.hold_room_for, "spec.gangs.holdRoomFor"),
         hold_room_share=wire.hold_room_share,
         waiting=wire.waiting,
+        controllers=parse_controllers(wire.controllers),
+        parents=parse_parent_rules(wire.parents),
     )

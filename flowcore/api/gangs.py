@@ -1,7 +1,8 @@
 """Gangs, from pods and PodGroup objects.
 
 Sources: k8s.io/api core/v1 PodSchedulingGroup and scheduling/v1alpha2 PodGroup; sigs.k8s.io/scheduler-plugins
-apis/scheduling/v1alpha1; volcano.sh/apis scheduling/v1beta1; koordinator's apis/extension/coscheduling.go.
+apis/scheduling/v1alpha1; volcano.sh/apis scheduling/v1beta1; koordinator's apis/extension/coscheduling.go; kueue's
+pkg/controller/jobs/pod/constants.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from flowcore.model.gang_spec import (
     GANG_GROUP,
     GANG_MIN_MEMBER,
     GANG_TOPOLOGY,
+    GROUP_SIZE,
     KOORDINATOR_GROUPS,
     KOORDINATOR_MIN_AVAILABLE,
     KOORDINATOR_NAME,
     KOORDINATOR_TIMEOUT,
+    KUEUE_FAST_ADMISSION,
+    KUEUE_GROUP,
+    KUEUE_SERVING,
+    KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
     POD_GROUP_LABELS,
@@ -63,6 +69,10 @@ class WireGangAnnotations(Wire):
     koordinator_least: str | None = msgspec.field(default=None, name=KOORDINATOR_MIN_AVAILABLE)
     koordinator_groups: str | None = msgspec.field(default=None, name=KOORDINATOR_GROUPS)
     koordinator_timeout: str | None = msgspec.field(default=None, name=KOORDINATOR_TIMEOUT)
+    kueue_total: str | None = msgspec.field(default=None, name=KUEUE_TOTAL_COUNT)
+    kueue_fast: str | None = msgspec.field(default=None, name=KUEUE_FAST_ADMISSION)
+    kueue_serving: str | None = msgspec.field(default=None, name=KUEUE_SERVING)
+    group_size: str | None = msgspec.field(default=None, name=GROUP_SIZE)
 
 
 def to_gang(
@@ -84,6 +94,8 @@ def to_gang(
     problems: list[ModelError] = []
     if key.source is GangSource.KOORDINATOR:
         spec = _koordinator_spec(key, annotations, problems)
+    elif key.source is GangSource.KUEUE:
+        spec = _kueue_spec(annotations, problems)
     else:
         spec = _own_spec(key, annotations, problems)
         if _NAME.fullmatch(key.name) is None:
@@ -91,6 +103,14 @@ def to_gang(
     # All gangs of a group name the same gangs: they share one value.
     spec = msgspec.structs.replace(spec, group=intern(spec.group)) if spec.group else spec
     return GangRef(key, spec), tuple(problems)
+
+
+def to_group_size(annotations: WireGangAnnotations | None) -> int:
+    """How many pods a LeaderWorkerSet's annotation says are in the group of a pod; 0: nothing readable is said."""
+    text = None if annotations is None else annotations.group_size
+    if text is None or re.fullmatch(r"[0-9]{1,10}", text) is None:
+        return 0
+    return min(int(text), _MAX_INT32)
 
 
 def _gang_key(
@@ -112,7 +132,14 @@ def _gang_key(
         return GangKey(GangSource.KOORDINATOR, namespace, annotations.koordinator[:_MAX_KEPT])
     if annotations.gang is not None:
         return GangKey(GangSource.THALWEG, namespace, annotations.gang[:_MAX_KEPT])
+    if labels and labels.get(KUEUE_GROUP) and annotations.kueue_total is not None and not _may_grow(annotations):
+        return GangKey(GangSource.KUEUE, namespace, labels[KUEUE_GROUP])
     return None
+
+
+def _may_grow(annotations: WireGangAnnotations) -> bool:
+    """Whether a group of Kueue runs before all of its pods exist, as those that it makes for a StatefulSet do."""
+    return "true" in (annotations.kueue_fast, annotations.kueue_serving)
 
 
 def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
@@ -134,6 +161,14 @@ def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: 
     except ModelError as error:
         problems.append(error)
     return GangSpec(min_member=min_member, group=group, timeout=timeout)
+
+
+def _kueue_spec(annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
+    try:
+        return GangSpec(min_member=_whole_number(KUEUE_TOTAL_COUNT, annotations.kueue_total or ""))
+    except ModelError as error:
+        problems.append(error)
+    return GangSpec()
 
 
 def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
@@ -198,6 +233,11 @@ class WirePodGroupSpec(Wire):
     schedule_timeout_seconds: int | None = None
 
 
+class _WireGroupOwner(Wire):
+    uid: str = ""
+    controller: bool | None = None
+
+
 class _WireCondition(Wire):
     type: str = ""
     status: str = ""
@@ -209,11 +249,14 @@ class _WireCondition(Wire):
 class WirePodGroupStatus(Wire):
     #: Read of Kubernetes' own source only: others may have another shape.
     conditions: object = None
+    #: Read of Volcano's source only.
+    phase: object = None
 
 
 class WirePodGroupMeta(WireMeta):
     annotations: WireGangAnnotations | None = None
     generation: int | None = None
+    owner_references: list[_WireGroupOwner] | None = None
 
 
 class WirePodGroup(Wire):
@@ -226,7 +269,7 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
     Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor are priority and status of other
-    sources than Kubernetes' own.
+    sources than Kubernetes' own, but for Volcano's phase.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -265,6 +308,8 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         preempts=spec.preemption_policy != "Never" if is_native and spec.preemption_policy else None,
     )
     group_object = PodGroup(key, intern(gang_spec), "; ".join(problems))
+    if source is GangSource.VOLCANO:
+        return _with_phase(group_object, wire)
     if not is_native:
         return group_object
     return msgspec.structs.replace(
@@ -287,6 +332,16 @@ def _conditions(conditions: object) -> tuple[GroupCondition, ...]:
         GroupCondition(each.type, each.status, each.reason, each.message, each.observed_generation)
         for each in read
         if each.type in wanted
+    )
+
+
+def _with_phase(group: PodGroup, wire: WirePodGroup) -> PodGroup:
+    """A PodGroup of Volcano, with what its controller waits for before it makes the pods of a Job."""
+    meta = wire.metadata
+    owner = next((each.uid for each in meta.owner_references or () if each.controller), "")
+    phase = wire.status.phase if wire.status is not None else None
+    return msgspec.structs.replace(
+        group, uid=meta.uid or "", owner=owner, phase=phase if isinstance(phase, str) else ""
     )
 
 

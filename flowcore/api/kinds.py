@@ -39,6 +39,11 @@ class ObjectKind(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
 
     @property
+    def qualified(self) -> str:
+        """The kind with its API group: "JobSet.jobset.x-k8s.io"; "Pod" for the core group."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def is_core(self) -> bool:
         """Whether every API server serves the kind."""
         return not self.group
@@ -83,6 +88,26 @@ POD_GROUPS: Final = {
 COMPOSITE_POD_GROUP: Final = ObjectKind(
     "CompositePodGroup", "compositepodgroups", GangSource.NATIVE.value, ("v1alpha3",), namespaced=True
 )
+JOB: Final = ObjectKind("Job", "jobs", "batch", namespaced=True)
+JOB_SET: Final = ObjectKind("JobSet", "jobsets", "jobset.x-k8s.io", ("v1alpha2",), namespaced=True)
+LEADER_WORKER_SET: Final = ObjectKind(
+    "LeaderWorkerSet", "leaderworkersets", "leaderworkerset.x-k8s.io", namespaced=True
+)
+_KUBEFLOW: Final = "kubeflow.org"
+#: Of mpi-operator, and of the training operator.
+MPI_JOB: Final = ObjectKind("MPIJob", "mpijobs", _KUBEFLOW, ("v2beta1", "v1"), namespaced=True)
+KUBEFLOW: Final = (
+    *(
+        ObjectKind(kind, f"{kind.lower()}s", _KUBEFLOW, namespaced=True)
+        for kind in ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob")
+    ),
+    MPI_JOB,
+)
+RAY_CLUSTER: Final = ObjectKind("RayCluster", "rayclusters", "ray.io", ("v1", "v1alpha1"), namespaced=True)
+POD_GANG: Final = ObjectKind("PodGang", "podgangs", "scheduler.grove.io", ("v1alpha1",), namespaced=True)
+VOLCANO_JOB: Final = ObjectKind("Job", "jobs", "batch.volcano.sh", ("v1alpha1",), namespaced=True)
+#: Controllers that make the pods of gangs: watched only while a policy follows them, and in dumps.
+PARENTS: Final = (JOB, JOB_SET, LEADER_WORKER_SET, *KUBEFLOW, RAY_CLUSTER, POD_GANG)
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
@@ -91,9 +116,9 @@ _METRICS: Final = "metrics.k8s.io"
 NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
 POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
 
-#: In dumps, beside all that are watched.
-IN_DUMPS: Final = (PRIORITY_CLASS, RESOURCE_CLAIM_TEMPLATE, NODE_METRICS, POD_METRICS)
-#: All that are watched.
+#: In dumps, beside all that are always watched.
+IN_DUMPS: Final = (PRIORITY_CLASS, RESOURCE_CLAIM_TEMPLATE, NODE_METRICS, POD_METRICS, *PARENTS)
+#: All that are always watched.
 KINDS: Final = (
     NODE,
     POD,

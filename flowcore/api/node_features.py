@@ -1,7 +1,7 @@
 """Kubelet features that nodes declare and pods need.
 
-Source: component-helpers nodedeclaredfeatures (framework.go, featureset.go, features/). Of the five features that 1.36
-registers, scheduling asks for two; the others concern changes to running pods.
+Source: component-helpers nodedeclaredfeatures (framework.go, featureset.go, features/). Of the features that 1.36 and
+1.37 register, scheduling asks for two; the others concern changes to running pods, or fields of alpha gates.
 """
 
 from __future__ import annotations

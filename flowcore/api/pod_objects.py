@@ -199,6 +199,7 @@ class WirePodAnnotations(WireGangAnnotations):
 
 
 class WireOwner(Wire):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

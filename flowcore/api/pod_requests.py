@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flowcore.api.pod_objects import WireContainer, WireContainerStatus, WirePodSpec, WirePodStatus
 from flowcore.model.devices import may_be_devices
 from flowcore.model.pods import HostPort
@@ -9,50 +11,116 @@ from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
 from flowcore.model.resources import Amounts, NanoList, pod_total, raise_to, read_list
 
+#: A container: whether it is an init container, and its place among these.
+_At = tuple[bool, int]
 
-def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoList:
-    """The pod's requests; with ``status``, its usage while it is resized in place (KEP-1287)."""
-    held: dict[str, WireContainerStatus] = {}
-    infeasible = False
-    if status is not None:
-        held = {s.name: s for s in (status.container_statuses or []) + (status.init_container_statuses or [])}
-        # The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible).
-        pending = next((c for c in status.conditions or () if c.type == "PodResizePending"), None)
-        infeasible = pending is not None and pending.reason == "Infeasible"
 
-    def effective(asked: NanoList, actual: NanoList, allocated: NanoList) -> NanoList:
-        result: NanoList = {} if infeasible else dict(asked)
-        raise_to(result, actual)
-        raise_to(result, allocated)
-        return result
+def requests_of(spec: WirePodSpec) -> NanoList:
+    """The pod's requests."""
+    return _total(spec, _asked(spec), _pod_level(spec))
 
-    def container(wire: WireContainer, field: str, *, resizable: bool) -> NanoList:
-        asked = read_list(wire.resources.requests if wire.resources else None, f"{field}.resources.requests")
-        seen = held.get(wire.name)
-        if not resizable or seen is None or seen.resources is None:
-            return asked
+
+def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
+    """What a running pod takes while it is resized in place (KEP-1287): the largest of three sums.
+
+    What it asks for, what its node has promised and what its containers have; where the node says the last two of the
+    pod as a whole, that counts. kube-scheduler 1.37 counts so, and adds overhead that the node has added already.
+    """
+    held, infeasible = _held(status), _is_infeasible(status)
+    asked = _asked(spec)
+    allocated, actual = dict(asked), dict(asked)
+    for at, wire in _containers(spec):
+        seen, unknown = held.get(wire.name), {} if infeasible else asked[at]
+        promised = None if seen is None else seen.allocated_resources
+        has = None if seen is None or seen.resources is None else seen.resources.requests
         where = f"status.containerStatuses[{wire.name}]"
-        return effective(
-            asked,
-            read_list(seen.resources.requests, f"{where}.resources.requests"),
-            read_list(seen.allocated_resources, f"{where}.allocatedResources"),
-        )
+        allocated[at] = unknown if promised is None else read_list(promised, f"{where}.allocatedResources")
+        actual[at] = allocated[at] if has is None else read_list(has, f"{where}.resources.requests")
+    sums = [_sum(spec, allocated), _sum(spec, actual)]
+    whole = None if status.resources is None else status.resources.requests
+    if whole is not None and status.allocated_resources is not None:
+        sums = [
+            read_list(status.allocated_resources, "status.allocatedResources"),
+            read_list(whole, "status.resources.requests"),
+        ]
+    total: NanoList = {} if infeasible else _sum(spec, asked)
+    for each in sums:
+        raise_to(total, each)
+    pod_level = _pod_level(spec)
+    if pod_level and status.resources is not None:
+        pod_level = _largest(pod_level, status, infeasible=infeasible)
+    return pod_total([total], (), pod_level, read_list(spec.overhead, "spec.overhead"))
 
-    containers = [container(c, f"spec.containers[{i}]", resizable=True) for i, c in enumerate(spec.containers or ())]
-    init_containers = [
-        (
-            container(c, f"spec.initContainers[{i}]", resizable=c.restart_policy == "Always"),
-            c.restart_policy == "Always",
-        )
-        for i, c in enumerate(spec.init_containers or ())
-    ]
-    pod_level = read_list(spec.resources.requests if spec.resources else None, "spec.resources.requests")
-    if pod_level and status is not None and status.resources is not None:
-        actual = read_list(status.resources.requests, "status.resources.requests")
-        allocated = read_list(status.allocated_resources, "status.allocatedResources")
-        resized = effective(pod_level, actual, allocated)
-        pod_level = {name: resized.get(name, 0) for name in pod_level}
-    return pod_total(containers, init_containers, pod_level, read_list(spec.overhead, "spec.overhead"))
+
+def resized_usage_by_container(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
+    """The same as kube-scheduler before 1.37 counts it: the largest of three amounts of each container, added up."""
+    held, infeasible = _held(status), _is_infeasible(status)
+    amounts = _asked(spec)
+    for at, wire in _containers(spec):
+        seen, (is_init, _) = held.get(wire.name), at
+        if seen is None or seen.resources is None or (is_init and wire.restart_policy != "Always"):
+            continue
+        where = f"status.containerStatuses[{wire.name}]"
+        largest: NanoList = {} if infeasible else dict(amounts[at])
+        raise_to(largest, read_list(seen.resources.requests, f"{where}.resources.requests"))
+        raise_to(largest, read_list(seen.allocated_resources, f"{where}.allocatedResources"))
+        amounts[at] = largest
+    pod_level = _pod_level(spec)
+    if pod_level and status.resources is not None:
+        largest = _largest(pod_level, status, infeasible=infeasible)
+        pod_level = {name: largest.get(name, 0) for name in pod_level}
+    return _total(spec, amounts, pod_level)
+
+
+def _held(status: WirePodStatus) -> dict[str, WireContainerStatus]:
+    return {seen.name: seen for seen in (status.container_statuses or []) + (status.init_container_statuses or [])}
+
+
+def _is_infeasible(status: WirePodStatus) -> bool:
+    """The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible)."""
+    pending = next((each for each in status.conditions or () if each.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def _containers(spec: WirePodSpec) -> list[tuple[_At, WireContainer]]:
+    containers = [((False, place), wire) for place, wire in enumerate(spec.containers or ())]
+    return containers + [((True, place), wire) for place, wire in enumerate(spec.init_containers or ())]
+
+
+def _asked(spec: WirePodSpec) -> dict[_At, NanoList]:
+    """Requests of each container."""
+    asked = {}
+    for at, wire in _containers(spec):
+        field = f"spec.{'initContainers' if at[0] else 'containers'}[{at[1]}].resources.requests"
+        asked[at] = read_list(wire.resources.requests if wire.resources else None, field)
+    return asked
+
+
+def _pod_level(spec: WirePodSpec) -> NanoList:
+    return read_list(spec.resources.requests if spec.resources else None, "spec.resources.requests")
+
+
+def _largest(pod_level: NanoList, status: WirePodStatus, *, infeasible: bool) -> NanoList:
+    """Amounts of the pod as a whole: what it asks for, has, and was promised."""
+    largest: NanoList = {} if infeasible else dict(pod_level)
+    raise_to(largest, read_list(status.resources.requests if status.resources else None, "status.resources.requests"))
+    raise_to(largest, read_list(status.allocated_resources, "status.allocatedResources"))
+    return largest
+
+
+def _sum(spec: WirePodSpec, amounts: Mapping[_At, NanoList]) -> NanoList:
+    """What containers with these amounts take together."""
+    return _add(spec, amounts, {}, {})
+
+
+def _total(spec: WirePodSpec, amounts: Mapping[_At, NanoList], pod_level: NanoList) -> NanoList:
+    return _add(spec, amounts, pod_level, read_list(spec.overhead, "spec.overhead"))
+
+
+def _add(spec: WirePodSpec, amounts: Mapping[_At, NanoList], pod_level: NanoList, overhead: NanoList) -> NanoList:
+    containers = [amounts[at] for at, _ in _containers(spec) if not at[0]]
+    starting = [(amounts[at], wire.restart_policy == "Always") for at, wire in _containers(spec) if at[0]]
+    return pod_total(containers, starting, pod_level, overhead)
 
 
 def extended_requests_of(spec: WirePodSpec, requests: Amounts) -> ExtendedRequests:
@@ -117,7 +185,9 @@ def _device_requests(
 def has_resize(status: WirePodStatus) -> bool:
     """Whether the kubelet reports amounts, which may differ from the requests of the spec."""
     reported = (status.container_statuses or []) + (status.init_container_statuses or [])
-    return status.resources is not None or any(s.resources is not None for s in reported)
+    return status.resources is not None or any(
+        each.resources is not None or each.allocated_resources is not None for each in reported
+    )
 
 
 def host_ports_of(spec: WirePodSpec) -> tuple[HostPort, ...]:

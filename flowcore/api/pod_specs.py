@@ -44,7 +44,8 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
         data_problem: of the annotation about data; "" where there is none.
         gates: names of the scheduling gates.
         storage_reason: why its volumes keep it on its node; "" where they do not.
-        asked: requests of each container as they are written, by name, while the pod has none as a whole; None: it has.
+        asked: requests of each container as they are written, by name, while the pod has none as a whole and no
+            overhead; None: it has.
     """
 
     pod_class: PodClass
@@ -142,7 +143,7 @@ def _unheeded(spec: WirePodSpec, heeded: int) -> str:
 
 
 def _asked(spec: WirePodSpec) -> dict[str, Quantities] | None:
-    if spec.resources is not None:
+    if spec.resources is not None or spec.overhead is not None:
         return None
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     return {each.name: (each.resources.requests if each.resources else None) or {} for each in containers}

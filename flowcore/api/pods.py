@@ -8,7 +8,7 @@ import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
 from flowcore.api.checkpoints import parse_checkpoint
-from flowcore.api.gangs import to_gang
+from flowcore.api.gangs import to_gang, to_group_size
 from flowcore.api.pod_objects import (
     WireOwner,
     WirePod,
@@ -17,7 +17,7 @@ from flowcore.api.pod_objects import (
     WirePodSpec,
     WirePodStatus,
 )
-from flowcore.api.pod_requests import has_resize, requests_of
+from flowcore.api.pod_requests import has_resize, resized_usage, resized_usage_by_container
 from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_spec
 from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
@@ -26,7 +26,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resource_claims import ClaimingPod
-from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
+from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, read_list, to_amounts
 
 #: Usage of a bound pod whose requests cannot be read: it fills its node, so that no unknown room is given away.
 _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
@@ -66,12 +66,14 @@ def to_read_pod(
     deleting = meta.deletion_timestamp is not None
     blocked_reason = _blocked_reason(() if gated else reading.gates, deleting=deleting)
     blocked_reason = blocked_reason or reading.unreadable
-    usage = reading.requests
+    usage, usage_by_container = reading.requests, None
     if node_name and reading.unreadable:
         usage = _UNKNOWN_USAGE
     elif node_name and spec is not None and has_resize(status):
         try:
-            usage = intern(to_amounts(requests_of(spec, status)))
+            usage = intern(to_amounts(resized_usage(spec, status)))
+            older = to_amounts(resized_usage_by_container(spec, status))
+            usage_by_container = None if older == usage else intern(older)
         except ModelError:
             usage = reading.requests
     namespace = intern(meta.namespace or "default")
@@ -107,6 +109,7 @@ def to_read_pod(
         deleting=deleting,
         grace_period=float(meta.deletion_grace_period_seconds or 0),
         usage=usage,
+        usage_by_container=usage_by_container,
         blocked_reason=intern(blocked_reason) if blocked_reason else "",
         unsupported_reason=reading.unsupported_reason or (intern(asks) if asks else ""),
         over_limit=reading.over_limit,
@@ -123,6 +126,8 @@ def to_read_pod(
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
+        controller_group=intern(controller.api_version.rpartition("/")[0]),
+        group_size=to_group_size(meta.annotations),
         permanent=controller.kind in _PERMANENT,
         bad_annotation=bad_annotation,
         annotation_problem=annotation_problem,
@@ -186,7 +191,20 @@ def is_as_asked(status: WirePodStatus | None, reading: SpecReading) -> bool:
             return False
         if container.allocated_resources and container.allocated_resources != wanted:
             return False
-    return True
+    return status.allocated_resources is None or status.resources is None or _covers(reading, status)
+
+
+def _covers(reading: SpecReading, status: WirePodStatus) -> bool:
+    """Whether a pod requests all that its node reports of it as a whole."""
+    asked = dict(reading.requests)
+    try:
+        reported = [
+            read_list(status.allocated_resources, "status.allocatedResources"),
+            read_list(status.resources.requests if status.resources else None, "status.resources.requests"),
+        ]
+    except ModelError:
+        return False
+    return all(amount <= asked.get(name, 0) for each in reported for name, amount in to_amounts(each))
 
 
 def _ran(status: WirePodStatus) -> tuple[float, float]:

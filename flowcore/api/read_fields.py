@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from flowcore.api.base import Wire
+from flowcore.api.gang_parents import PARENT_WIRES
 from flowcore.api.gangs import WirePodGroup
 from flowcore.api.kinds import (
     DEVICE_CLASS,
@@ -37,6 +38,7 @@ _WIRES: Final[dict[str, type[Wire]]] = {
     **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
     **STORAGE_WIRES,
     RESOURCE_CLAIM_TEMPLATE.kind: WireDeviceClaimTemplate,
+    **{kind.kind: wire for kind, wire in PARENT_WIRES.items()},
 }
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))

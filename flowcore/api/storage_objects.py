@@ -164,6 +164,7 @@ class WireVolumeAttachment(Wire):
 
 class WireCsiDriverSpec(Wire):
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class WireCsiDriver(Wire):
@@ -276,13 +277,15 @@ def to_storage_class(wire: WireStorageClass) -> StorageClass:
 
 def to_csi_node(wire: WireCsiNode) -> CsiNode:
     """A CSI node."""
+    drivers = (wire.spec or WireCsiNodeSpec()).drivers or ()
     limits = {
         driver.name: driver.allocatable.count
-        for driver in (wire.spec or WireCsiNodeSpec()).drivers or ()
+        for driver in drivers
         if driver.allocatable is not None and driver.allocatable.count is not None
     }
     migrated = (wire.metadata.annotations or {}).get(_MIGRATED, "")
-    return CsiNode(wire.metadata.name, tuple(limits.items()), tuple(migrated.split(",")))
+    names = tuple(driver.name for driver in drivers)
+    return CsiNode(wire.metadata.name, tuple(limits.items()), tuple(migrated.split(",")), names)
 
 
 def to_attachment(wire: WireVolumeAttachment) -> VolumeAttachment | None:
@@ -296,7 +299,8 @@ def to_attachment(wire: WireVolumeAttachment) -> VolumeAttachment | None:
 
 def to_csi_driver(wire: WireCsiDriver) -> CsiDriver:
     """A CSI driver."""
-    return CsiDriver(wire.metadata.name, wire.spec is not None and bool(wire.spec.storage_capacity))
+    spec = wire.spec or WireCsiDriverSpec()
+    return CsiDriver(wire.metadata.name, bool(spec.storage_capacity), bool(spec.prevent_pod_scheduling_if_missing))
 
 
 def to_capacity(wire: WireCapacity) -> Capacity:

@@ -19,6 +19,7 @@ from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, Take
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
+from flowcore.cluster.indexes.parent_gangs import ParentGangs
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
@@ -29,8 +30,10 @@ from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
@@ -86,9 +89,12 @@ class Cluster:
         bound_priorities: how many pods with a node have each priority.
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
+        parent_gangs: which pods are in a gang by their controller.
+        volcano_jobs: Jobs of Volcano, by namespace and name.
         occupancy: what is taken on each node.
         devices: DeviceClasses, and the slices and claims that allocations of devices read.
         device_gates: the feature gates that these are read with; set before the first of them comes.
+        version: of the API server, by which pods and storage objects are read; set before the first of them comes.
         numa: reports on NUMA zones, and pods that they may not show.
     """
 
@@ -104,11 +110,14 @@ class Cluster:
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
         self.device_gates = DeviceGates()
+        self.version = KubernetesVersion()
         self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
         self.gangs = GangRegistry()
+        self.parent_gangs = ParentGangs(self.policies)
+        self.volcano_jobs: dict[tuple[str, str], VolcanoJob] = {}
         #: Pods as they are written, by the gang that they name: ``pods`` has them with the priority of their group.
         self._as_written: dict[GangKey, dict[str, Pod]] = {}
         self._intern = Interner()
@@ -180,7 +189,10 @@ class Cluster:
                 for the rules between pods. None: none did.
             as_given: whether its priority and preemption policy count whatever its group says, until that changes.
         """
+        pod = self.version.as_scheduled(pod)
         key = pod.key
+        self.parent_gangs.put_pod(pod)
+        pod = self.parent_gangs.with_gang(pod, self.namespaces)
         old = self.pods.get(key)
         self._note_written(old, pod)
         pod = pod if as_given else self._as_member(pod)
@@ -210,6 +222,7 @@ class Cluster:
         gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
+            self.parent_gangs.drop_pod(old)
         _, room_freed, left, came = self._recount(old, None, None)
         self._rule_dependent.put(key, None)
         self._stop_waiting(key)
@@ -353,10 +366,12 @@ class Cluster:
         self.occupancy.pod_index.set_namespace(name, labels)
         self._dirty_namespaces.add(name)
         self.occupancy.generation += 1
+        self.regang_pods(name)
         return True
 
     def put_storage(self, stored: StorageObject) -> bool:
         """Takes a new or changed storage object. Returns whether a waiting pod may be placed now."""
+        stored = self.version.as_stored(stored)
         if not self.storage.put(stored):
             return False
         self.occupancy.generation += 1
@@ -454,6 +469,63 @@ class Cluster:
         for pod in list(pods.values()):
             self.put_pod(pod)
         return any(self.pods[name].pod_class.priority != priority for name, priority in priorities.items())
+
+    def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
+        """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""
+        before = self.gangs.parents.get(key)
+        changed = self.gangs.set_parent(key, parent)
+        came = (parent is not None) - (before is not None)
+        if came and self.parent_gangs.count_parent(key, came):
+            changed |= self.regang_pods()
+        self.occupancy.generation += changed
+        return changed
+
+    def set_volcano_job(self, key: tuple[str, str], job: VolcanoJob | None) -> bool:
+        """Takes a Job of Volcano; None: it is gone. No pods wait for it: its PodGroup says what they need."""
+        if job is None:
+            self.volcano_jobs.pop(key, None)
+        else:
+            self.volcano_jobs[key] = job
+        return False
+
+    def follow_parents(self, kinds: frozenset[str]) -> bool:
+        """Says of which kinds the parents are known or about to be; returns whether pods wait otherwise now."""
+        if kinds == self.parent_gangs.followed:
+            return False
+        self.parent_gangs.followed = kinds
+        return self.regang_pods()
+
+    def govern_gangs(self, policies: PolicyIndex) -> None:
+        """Has these policies, of a plan to be made, decide which pods are in the gangs of their controllers."""
+        before = self.parent_gangs.policies
+        self.parent_gangs.policies = policies
+        if before.ordered != policies.ordered:
+            self.regang_pods()
+
+    def regang_pods(self, namespace: str | None = None) -> bool:
+        """Puts pods into the gangs of their controllers anew: what decides on that has changed.
+
+        Args:
+            namespace: pods of this one only; None: all.
+
+        Returns:
+            Whether pods wait otherwise now.
+        """
+        if self.parent_gangs.read_policies():
+            keys = [key for key, pod in self.pods.items() if namespace in (None, pod.namespace)]
+        else:
+            keys = list(self.parent_gangs.candidates(namespace))
+        changed = False
+        for key in keys:
+            before = self.pods[key]
+            pod = self.parent_gangs.with_gang(before, self.namespaces)
+            if pod is not before:
+                self._note_written(before, pod)
+                self.pods[key] = pod
+                changed |= self.gangs.put(pod)
+                changed |= self._set_waiting(key, pod)[0]
+        self.occupancy.generation += changed
+        return changed
 
     # --- for workers ---
 

@@ -14,11 +14,13 @@ from flowcore.api.kinds import (
     DEVICE_CLASS,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
+    PARENTS,
     POD_GROUPS,
     QUEUE,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     STORAGE,
+    VOLCANO_JOB,
     ObjectKind,
 )
 from flowcore.cluster.arrays.device_objects import ClaimKey
@@ -26,6 +28,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
 from flowcore.model.numa import NumaNode
 from flowcore.model.queues import Queue
@@ -189,6 +192,28 @@ COMPOSITES: Final = Store[CompositeKey, CompositeGroup](
     lambda cluster: cluster.gangs.composites.objects,
     Cluster.set_composite_group,
 )
+GANG_PARENTS: Final = Store[ParentKey, GangParent](
+    PARENTS,
+    ("GangParent", "gang_parent"),
+    GangParent,
+    lambda parent: parent.key,
+    lambda kind, namespace, name: ParentKey(kind.qualified, namespace, name),
+    lambda key: f"{key.namespace}/{key.name}",
+    lambda cluster: cluster.gangs.parents,
+    Cluster.set_gang_parent,
+)
+VOLCANO_JOBS: Final = Store[tuple[str, str], VolcanoJob](
+    (VOLCANO_JOB,),
+    ("VolcanoJob", "volcano_job"),
+    VolcanoJob,
+    lambda job: (job.namespace, job.name),
+    lambda _kind, namespace, name: (namespace, name),
+    "/".join,
+    lambda cluster: cluster.volcano_jobs,
+    Cluster.set_volcano_job,
+)
+#: Kinds that are watched only while a policy follows them.
+FOLLOWED_STORES: Final[tuple[Store[Any, Any], ...]] = (GANG_PARENTS, VOLCANO_JOBS)
 STORES: Final[tuple[Store[Any, Any], ...]] = (
     DEVICE_CLASSES,
     RESOURCE_SLICES,
@@ -199,4 +224,5 @@ STORES: Final[tuple[Store[Any, Any], ...]] = (
     STORAGE_OBJECTS,
     GROUPS_OF_PODS,
     COMPOSITES,
+    *FOLLOWED_STORES,
 )

@@ -17,6 +17,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import STORES, Store
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.errors import ModelError
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
@@ -95,12 +96,16 @@ class Header(_Line, frozen=True, tag="ClusterState"):
         written: seconds since the epoch.
         complete: see ``BesideCluster``.
         gates_off: feature gates of devices that are off (``flowcore.model.device_gates``).
+        followed: kinds of parents of gangs that are known; None: of a dump (``flowcore.cluster.indexes.parent_gangs``).
+        server: the API server's version (``flowcore.model.kubernetes_version``).
     """
 
     version: int
     written: float
     complete: bool = True
     gates_off: tuple[str, ...] = ()
+    followed: tuple[str, ...] | None = None
+    server: str = ""
 
 
 class _SavedNode(_Line, frozen=True, tag="Node"):
@@ -186,7 +191,15 @@ def to_lines(
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
     ]  # fmt: skip
-    header = Header(VERSION, now, beside.complete, tuple(sorted(cluster.device_gates.off)))
+    kinds = cluster.parent_gangs.followed
+    header = Header(
+        VERSION,
+        now,
+        beside.complete,
+        gates_off=tuple(sorted(cluster.device_gates.off)),
+        followed=None if kinds is None else tuple(sorted(kinds)),
+        server=cluster.version.text,
+    )
     yield _encoder.encode(header) + b"\n"
     for record in objects:
         yield _encoder.encode(record) + b"\n"
@@ -221,6 +234,8 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                     )
                 state.complete, state.written = header.complete, header.written
                 cluster.device_gates = DeviceGates(frozenset(header.gates_off))
+                cluster.parent_gangs.followed = None if header.followed is None else frozenset(header.followed)
+                cluster.version = KubernetesVersion(header.server)
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

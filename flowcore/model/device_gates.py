@@ -6,12 +6,12 @@ allocateDevice, Allocate), kube-scheduler plugins/dynamicresources (PreFilter).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.resource_claims import ClaimAllocation, ClaimRequest, ResourceClaim
 from flowcore.model.resource_slices import Device, DeviceCapacity, NodeReach, ResourceSlice
 
@@ -36,8 +36,6 @@ ON_SINCE: Final[Mapping[str, int]] = {
     PRIORITIZED_LIST: 34,
 }
 
-_VERSION = re.compile(r"v?1\.(\d+)")
-
 
 class DeviceGates:
     """Which gates are off, and objects as they are with these.
@@ -50,15 +48,15 @@ class DeviceGates:
         self.off = off
 
     @classmethod
-    def of_server(cls, version: str, settings: Mapping[str, bool]) -> DeviceGates:
+    def of_server(cls, version: KubernetesVersion, settings: Mapping[str, bool]) -> DeviceGates:
         """The defaults of a version, and settings that count instead.
 
         Args:
-            version: of the API server, such as v1.36.3. One that is not of Kubernetes 1 has all gates on.
+            version: of the API server. One that is not of Kubernetes 1 has all gates on.
             settings: gate -> whether it is on.
         """
-        read = _VERSION.match(version)
-        defaults = {gate: read is None or int(read[1]) >= since for gate, since in ON_SINCE.items()}
+        minor = version.minor
+        defaults = {gate: minor is None or minor >= since for gate, since in ON_SINCE.items()}
         return cls(frozenset(gate for gate, is_on in {**defaults, **settings}.items() if not is_on))
 
     @property

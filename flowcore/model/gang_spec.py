@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from flowcore.model.gang_parents import ParentKey
+
 #: Annotations of ours, on pods; the last two on PodGroup objects too.
 GANG = "scheduling.thalweg/gang"
 GANG_MIN_MEMBER = "scheduling.thalweg/gang-min-member"
@@ -20,11 +22,21 @@ POD_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.
 VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
 VOLCANO_GROUP_OLDER = "scheduling.k8s.io/group-name"
 
+#: Of LeaderWorkerSets, on their pods: how many are in the group.
+GROUP_SIZE = "leaderworkerset.sigs.k8s.io/size"
+
 _KOORDINATOR = "gang.scheduling.koordinator.sh/"
 KOORDINATOR_NAME = _KOORDINATOR + "name"
 KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
+
+#: Kueue's label of a plain pod's group, and what its pods say of the group. A group that is admitted by its first pod,
+#: or that serves, may get its other pods later.
+KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
+KUEUE_TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_FAST_ADMISSION = "kueue.x-k8s.io/pod-group-fast-admission"
+KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 
 #: API version -> type of the condition of a native PodGroup about its scheduling (k8s.io/api scheduling types.go).
 SCHEDULED_CONDITIONS = {
@@ -40,6 +52,9 @@ MAX_GROUP_BYTES = 4096
 #: Annotations by which a pod belongs to a gang.
 NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG)
 
+#: Labels by which a pod belongs to a gang.
+NAMING_LABELS = (*POD_GROUP_LABELS, KUEUE_GROUP)
+
 
 class GangSource(StrEnum):
     """Where a gang comes from, in the order in which sources count."""
@@ -54,6 +69,10 @@ class GangSource(StrEnum):
     KOORDINATOR = "gang.scheduling.koordinator.sh"
     #: Annotations of ours; all is said on the pods.
     THALWEG = "scheduling.thalweg"
+    #: The label of a plain pod's group and an annotation of Kueue; all is said on the pods.
+    KUEUE = "kueue.x-k8s.io"
+    #: The controller that makes the pods; its object says all (``flowcore.model.gang_parents``).
+    CONTROLLER = "controller"
 
     @property
     def has_pod_groups(self) -> bool:
@@ -62,15 +81,28 @@ class GangSource(StrEnum):
 
 
 class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """What tells a gang from all others: a gang lives in one namespace."""
+    """What tells a gang from all others: a gang lives in one namespace.
+
+    Attributes:
+        kind, part: of the parent and which of its gangs, source CONTROLLER (``ParentKey``, ``GangParent``); else "".
+    """
 
     source: GangSource
     namespace: str
     name: str
+    kind: str = ""
+    part: str = ""
+
+    @property
+    def parent(self) -> ParentKey:
+        """The object that says how large it is, source CONTROLLER."""
+        return ParentKey(self.kind, self.namespace, self.name)
 
     @property
     def display_name(self) -> str:
-        """As users know it: "PodGroup ml/train", "gang ml/train"."""
+        """As users know it: "PodGroup ml/train", "gang ml/train", "JobSet ml/train (workers)"."""
+        if self.source is GangSource.CONTROLLER:
+            return self.parent.display_name + (f" ({self.part})" if self.part else "")
         what = "PodGroup" if self.source.has_pod_groups else "gang"
         plain = self.source in (GangSource.NATIVE, GangSource.THALWEG)
         return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
@@ -128,7 +160,10 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         problem: why it cannot be read; "" when it can.
         parent: name of the CompositePodGroup that it belongs to; "": to none. Of Kubernetes' own source only.
-        uid, generation, conditions: of that source only: who writes the status reads them, and plans do not.
+        uid: of Kubernetes' own source and of Volcano's; "" elsewhere.
+        generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
+        owner: the uid of its controller, source VOLCANO; "" elsewhere.
+        phase: as its status says, source VOLCANO; "": it has none, or is of another source.
     """
 
     key: GangKey
@@ -136,6 +171,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
     parent: str = ""
     uid: str = ""
+    owner: str = ""
+    phase: str = ""
     generation: int = 0
     conditions: tuple[GroupCondition, ...] = ()
 

@@ -20,13 +20,15 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A pod affinity or anti-affinity term.
 
     ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
-    adds those it selects. No selector: the term matches no pod.
+    adds those it selects. No selector: the term matches no pod. ``accepts_every_namespace``: when its own pod waits,
+    it speaks of pods in every namespace (kube-scheduler before 1.37, ``kubernetes_version``).
     """
 
     topology_key: str
     selector: LabelSelector | None
     namespaces: tuple[str, ...]
     namespace_selector: LabelSelector | None = None
+    accepts_every_namespace: bool = False
 
     @property
     def scope(self) -> Scope:

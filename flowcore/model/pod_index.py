@@ -61,12 +61,18 @@ def incoming_term_matches(term: AffinityTerm, signature: PodSignature, namespace
 def own_term_matches(term: AffinityTerm, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
     """Whether the term of a waiting pod speaks of pods of this kind.
 
-    kube-scheduler looks for the namespaces that the selector selects, and then asks the selector once more about a
-    namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy): what accepts that accepts all.
+    kube-scheduler before 1.37 looks for the namespaces that the selector selects, and then asks the selector once more
+    about a namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy): what accepts that accepts
+    all.
     """
-    return incoming_term_matches(term, signature, namespaces) or term_matches(
-        term, signature.namespace, signature.labels, ()
-    )
+    if term.selector is None or not term.selector.matches(signature.labels):
+        return False
+    if signature.namespace in term.namespaces or term.accepts_every_namespace:
+        return True
+    selector, labels = term.namespace_selector, namespaces.get(signature.namespace)
+    if selector is None or (labels is None and selector.requirements):
+        return False
+    return selector.matches(labels or ())
 
 
 class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -82,8 +88,9 @@ class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     @property
     def scope(self) -> Scope:
         """Their namespaces, and maybe more; see ``own_term_matches``."""
-        scope = self.terms[0].scope
-        return EVERYWHERE if scope.selector is not None and scope.selector.matches(()) else scope
+        term = self.terms[0]
+        selects_all = term.namespace_selector is not None and not term.namespace_selector.requirements
+        return EVERYWHERE if term.accepts_every_namespace or selects_all else term.scope
 
     @property
     def reads_namespaces(self) -> bool:

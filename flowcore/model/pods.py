@@ -162,6 +162,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     owner: str = ""
     #: Kind and name of its controller, such as ``ReplicaSet/web-5d6f``; "" for a pod without one.
     controller: str = ""
+    #: API group of its controller, "" for the core group.
+    controller_group: str = ""
+    #: How many pods are in its group of a LeaderWorkerSet, as its annotation says; 0: nothing readable is said.
+    group_size: int = 0
     #: Of a DaemonSet, or static: it stays on its node as long as the node exists.
     permanent: bool = False
     #: The first annotation of it that cannot be read, "" when all can.
@@ -190,6 +194,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     holds_shared_gpu: bool = False
     #: What it asks for of extended resources, as requests of a claim, should a DeviceClass back them.
     extended: ExtendedRequests = ()
+    #: ``usage`` as kube-scheduler before 1.37 counts it, for a pod that is resized; None: the same amounts.
+    usage_by_container: Amounts | None = None
 
     @property
     def key(self) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from flowcore.model.constraints import Constraint
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.gang_parents import DEFAULT_CONTROLLERS, GangController, ParentRule
 from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
@@ -183,6 +184,8 @@ class GangPolicy(msgspec.Struct, frozen=True):
         waiting: where its pods wait, delivery Extender.
         hold_room_for: seconds that room is kept at most before the gang rests; the rests grow. 0: room is never kept.
         hold_room_share: hundredths of what all nodes have of a resource that are kept at most.
+        controllers: whose pods are gangs without an annotation.
+        parents: more kinds of such controllers.
     """
 
     timeout: int = 600
@@ -191,6 +194,8 @@ class GangPolicy(msgspec.Struct, frozen=True):
     waiting: WaitingMode = WaitingMode.GATE
     hold_room_for: int = 600
     hold_room_share: int = 75
+    controllers: tuple[GangController, ...] = DEFAULT_CONTROLLERS
+    parents: tuple[ParentRule, ...] = ()
 
 
 class PreemptionPolicy(msgspec.Struct, frozen=True):

@@ -213,11 +213,13 @@ class CsiNode(msgspec.Struct, frozen=True, gc=False, tag="CSINode"):
     Attributes:
         limits: driver and how many of its volumes the node takes, for the drivers that say so.
         migrated: in-tree plugins whose volumes CSI drivers serve on this node.
+        drivers: all drivers that the node has.
     """
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
     migrated: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
 
 
 class VolumeAttachment(msgspec.Struct, frozen=True, gc=False, tag="VolumeAttachment"):
@@ -230,10 +232,16 @@ class VolumeAttachment(msgspec.Struct, frozen=True, gc=False, tag="VolumeAttachm
 
 
 class CsiDriver(msgspec.Struct, frozen=True, gc=False, tag="CSIDriver"):
-    """A CSIDriver; ``tracks_capacity``: volumes are made only where a Capacity says that there is space."""
+    """A CSIDriver.
+
+    Attributes:
+        tracks_capacity: volumes are made only where a Capacity says that there is space.
+        is_needed: a node without the driver takes no pod with its volumes (preventPodSchedulingIfMissing).
+    """
 
     name: str
     tracks_capacity: bool = False
+    is_needed: bool = False
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, tag="CSIStorageCapacity"):

@@ -16,6 +16,7 @@ from thalweg_listener import CannotListen
 
 from flowcore.api.kinds import POLICY, QUEUE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.device_gates import DeviceGates
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient, connect
@@ -24,7 +25,8 @@ from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watches.catch_up import CatchUp
-from thalweg_operator.api.watches.server_gates import read_device_gates
+from thalweg_operator.api.watches.parent_watches import ParentWatches
+from thalweg_operator.api.watches.server_version import read_version, watch_version
 from thalweg_operator.api.watches.watched import (
     DISRUPTION_BUDGETS,
     NATIVE_POD_GROUPS,
@@ -47,6 +49,7 @@ from thalweg_operator.delivery.status.condition_events import ConditionEvents
 from thalweg_operator.delivery.status.group_status import GroupStatus
 from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.delivery.status.queue_status import QueueStatus
+from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
@@ -188,6 +191,8 @@ class Operator:
         )
         on_written = ConditionEvents(self._events, QUEUE).status_written
         self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
+        self._volcano_phases = VolcanoPhases(api_client, cluster)
+        self._parent_watches = ParentWatches(shell, api_client, self.metrics, self.bad_input)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         pod_groups = self._reflectors[NATIVE_POD_GROUPS]
         self._group_status = GroupStatus(api_client, shell, self.metrics, lambda: pod_groups.path)
@@ -312,13 +317,21 @@ class Operator:
         await asyncio.gather(self._load_cost_models(), self._watch_objects())
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         await asyncio.gather(self._policy_resync.until_listed(), self._objects_listed())
+        await self._parent_watches.listed()
+        self._start_task("gang parents", self._parent_watches.run())
         self._start_task("policy resync", self._policy_resync.run())
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
 
     async def _watch_objects(self) -> None:
-        """Starts all reflectors once the API server has said its version: objects are read by its feature gates."""
-        self._shell.cluster.device_gates = await read_device_gates(self._api_client, self.settings.device_gates)
+        """Starts all reflectors once the API server has said its version: objects are read by its rules."""
+        cluster = self._shell.cluster
+        cluster.version = version = await read_version(self._api_client)
+        cluster.device_gates = gates = DeviceGates.of_server(version, self.settings.device_gates)
+        _log.info(
+            "objects are read", server_version=version.text, rules=f"1.{version.rules}", gates_off=sorted(gates.off)
+        )
+        self._start_task("version watch", watch_version(self._api_client, version))
         # Nothing of a list is garbage.
         gc.set_threshold(50_000, 20, 50)
         for kind, reflector in self._reflectors.items():
@@ -377,6 +390,7 @@ class Operator:
         self._start_task("learnt figures", self._learnt_figures.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
+        self._start_task("volcano phases", self._volcano_phases.run())
         self._start_task("PodGroup status", self._group_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.
         with suppress(TimeoutError):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
 from thalweg.up.up_objects import up_objects
+from thalweg_controlplane.building.build import MINOR_VERSION
 
 MODES = ("Binder", "Extender", "SecondScheduler")
 HOST = f"thalweg-extender.{NAMESPACE}.svc"
@@ -319,7 +320,7 @@ def test_the_view(helm: Helm) -> None:
 def test_the_viewer_of_a_local_cluster_is_the_charts(helm: Helm) -> None:
     """`thalweg up` gives the account of its page the chart's name and rights."""
     objects = helm.template({})
-    for made in up_objects(""):
+    for made in up_objects("", MINOR_VERSION):
         if made["metadata"]["name"] == "thalweg-viewer":
             found = one(objects, made["kind"], "thalweg-viewer")
             assert found | {"metadata": made["metadata"]} == made

@@ -20,7 +20,7 @@ from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
-from thalweg.doctor.installation import OLDEST, TESTED
+from thalweg.doctor.installation import OLDEST
 from thalweg.doctor.liveness import HEARTBEAT
 from thalweg.doctor.run import judge
 from thalweg.doctor.scheduler_file import ConfiguredExtender, SchedulerFile, SchedulerFileError, parse
@@ -28,9 +28,10 @@ from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.doctor.visibility import LONG
 from thalweg.option_types import NamespacedName
 from thalweg.wire_objects import Pod
-from thalweg_controlplane.building.build import KUBERNETES_VERSION
+from thalweg_controlplane.building.build import KUBERNETES, KUBERNETES_VERSION
 
 from flowcore.api.kinds import POLICY
+from flowcore.model.kubernetes_version import KNOWN
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -175,7 +176,13 @@ OF_THE_VIEW = tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if righ
 LONG_WAITS = (pod("p", old=7200), pod("q", old=90000))
 CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"server_version": "v1.29.9"}, "api-server", Verdict.FAIL, "needs 1.30 or newer"),
-    ({"server_version": "v1.99.0"}, "api-server", Verdict.WARN, "tested up to"),
+    (
+        {"server_version": "v1.99.0"},
+        "api-server",
+        Verdict.WARN,
+        "not tested on, but on 1.35, 1.36 and 1.37: Thalweg follows the rules of 1.37",
+    ),
+    ({"server_version": "v1.34.2"}, "api-server", Verdict.WARN, "Thalweg follows the rules of 1.35"),
     ({"server_version": "dev"}, "api-server", Verdict.WARN, '"dev"'),
     ({"cli_version": "2.0.0"}, "versions", Verdict.WARN, "pod default/o (1.0.0)"),
     ({"operator_pods": ()}, "versions", Verdict.SKIP, "No running pod of thalweg-system"),
@@ -461,6 +468,6 @@ def test_versions_and_times_are_those_of_the_repository() -> None:
     """Of the chart, of the control plane that tests run on, and of the admission policy."""
     chart = yaml.safe_load((ROOT / "charts/thalweg/Chart.yaml").read_text())
     assert chart["kubeVersion"].startswith(f">={OLDEST[0]}.{OLDEST[1]}.")
-    assert KUBERNETES_VERSION.startswith(f"v{TESTED[0]}.{TESTED[1]}.")
+    assert [f"1.{minor}" for minor in KNOWN] == list(KUBERNETES)
     (seconds,) = re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text())
     assert timedelta(seconds=int(seconds)) == HEARTBEAT

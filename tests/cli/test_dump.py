@@ -13,7 +13,16 @@ from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.reading.missing_objects import NO_CLAIMS_MESSAGE
 
 COMMANDS = pytest.mark.parametrize("command", ["plan", "why --nodes"])
-WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]
+WORKLOADS = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "JobSet",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+]
 
 
 def run(*files: list[Manifest], folder: Path, command: str = "plan", json_output: bool = False) -> Result:
@@ -55,7 +64,8 @@ def named(kind: str, name: str, version: str = "v1", **more: Any) -> Manifest:
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_a_workload_without_pods_is_an_error(command: str, kind: str, tmp_path: Path) -> None:
     """Only pods are planned: a Deployment is not an empty cluster, beside nodes neither."""
-    for objects in ([named(kind, "web")], [node("a"), named(kind, "web")]):
+    web = named(kind, "web", {"Job": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}.get(kind, "apps/v1"))
+    for objects in ([web], [node("a"), web]):
         said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
         assert said == (
             f"{kind} shop/web: only pods are planned, and the files contain no Pod. Create the {kind} in a cluster and "

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool
 from thalweg_controlplane.building import toolchain
-from thalweg_controlplane.building.build import source_key
+from thalweg_controlplane.building.build import KUBERNETES, MINOR_VERSION, source_key
 from thalweg_controlplane.building.cache import Step, cache_root
 from thalweg_controlplane.work_folders import WorkFolder
 
@@ -63,6 +63,27 @@ def test_it_is_built_once(fake_go: Path) -> None:
     assert find_or_build(lines.append) == first
     key = source_key()
     assert {each.name for each in cache_root().iterdir()} == {key, f"{key}.lock"}
+
+
+@pytest.mark.parametrize("minor_version", KUBERNETES)
+def test_each_version_is_built_from_its_own_go_mod(fake_go: Path, minor_version: str, tmp_path: Path) -> None:
+    """Go sees one module: the common sources beside what this version has of its own, at the version that we say."""
+    copied = tmp_path / "copied"
+    fake_go.write_text(FAKE_GO.replace("build) ", f'build) [ -f version.go ] && cp -r . "{copied}"; '))
+    built = find_or_build(lambda _: None, minor_version)
+    assert built.minor_version == minor_version
+    assert built.controlplane.parent.name == source_key(minor_version)
+    text, version = (copied / "go.mod").read_text(), KUBERNETES[minor_version]
+    assert f"\tk8s.io/kubernetes {version}\n" in text
+    assert f"k8s.io/api => k8s.io/api {version.replace('v1.', 'v0.', 1)}\n" in text
+    assert {each.suffix for each in copied.iterdir()} == {".go", ".mod", ".sum"}
+    assert (copied / "main.go").exists()
+
+
+def test_versions_have_keys_of_their_own() -> None:
+    """So that one does not take the place of another in the cache."""
+    assert MINOR_VERSION in KUBERNETES
+    assert len({source_key(minor_version) for minor_version in KUBERNETES}) == len(KUBERNETES)
 
 
 def test_a_tool_is_built_once(fake_go: Path) -> None:

@@ -21,6 +21,7 @@ from flowcore.model.device_gates import (
     PRIORITIZED_LIST,
     DeviceGates,
 )
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resource_claims import ExtendedRequest
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
@@ -218,9 +219,9 @@ def test_extended_resources() -> None:
 )
 def test_defaults_of_a_version(version: str, off: set[str]) -> None:
     """Those of Kubernetes; a setting counts instead, in both directions."""
-    assert DeviceGates.of_server(version, {}).off == off
-    assert DeviceGates.of_server(version, {DEVICE_TAINTS: False}).off == off | {DEVICE_TAINTS}
-    assert DeviceGates.of_server(version, {DEVICE_TAINTS: True}).off == off - {DEVICE_TAINTS}
+    assert DeviceGates.of_server(KubernetesVersion(version), {}).off == off
+    assert DeviceGates.of_server(KubernetesVersion(version), {DEVICE_TAINTS: False}).off == off | {DEVICE_TAINTS}
+    assert DeviceGates.of_server(KubernetesVersion(version), {DEVICE_TAINTS: True}).off == off - {DEVICE_TAINTS}
 
 
 def test_a_worker_reads_the_same() -> None:

@@ -11,7 +11,7 @@ from thalweg_operator.api.watches.watched import OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 
-from flowcore.api.kinds import KINDS, POLICY
+from flowcore.api.kinds import KINDS, PARENTS, POLICY, VOLCANO_JOB
 from flowcore.cluster.cluster import Cluster
 
 STORAGE = "/apis/storage.k8s.io/v1"
@@ -69,4 +69,4 @@ def test_the_roles_let_the_operator_watch_every_kind() -> None:
         for plural in rule["resources"]
         if {"list", "watch"} <= set(rule["verbs"])
     }
-    assert {(kind.group, kind.plural) for kind in KINDS} <= allowed
+    assert {(kind.group, kind.plural) for kind in (*KINDS, *PARENTS, VOLCANO_JOB)} <= allowed

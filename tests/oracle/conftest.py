@@ -1,14 +1,34 @@
-"""The oracle of the session, and the count of verdicts in the closing lines."""
+"""The oracle of each version, and the count of verdicts in the closing lines.
+
+A module says with ``MINOR_VERSIONS`` which versions of kube-scheduler it asks; without that it asks the default one.
+"""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.controlplane import binaries, oracle
-
-__all__ = ["binaries", "oracle"]
+from support.controlplane import executables
+from support.kubernetes_rules import rules_of
+from thalweg_controlplane import Oracle
+from thalweg_controlplane.building.build import MINOR_VERSION
 
 _COMPARED = pytest.StashKey[dict[str, Counter[str]]]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each version that its module names."""
+    versions = getattr(metafunc.module, "MINOR_VERSIONS", ())
+    if versions and "oracle" in metafunc.fixturenames:
+        metafunc.parametrize("oracle", versions, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def oracle(request: pytest.FixtureRequest) -> Iterator[Oracle]:
+    """kube-scheduler's own filters of a version, in a child process, with whose rules objects are read."""
+    minor_version = getattr(request, "param", MINOR_VERSION)
+    with Oracle(executables(request.config, minor_version)) as oracle, rules_of(minor_version):
+        yield oracle
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from support.draw import Case
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
+MINOR_VERSIONS = ("1.36", "1.37")
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
 

@@ -8,18 +8,25 @@ from typing import Any
 
 import pytest
 from thalweg_controlplane import Api, Binaries, BuildError, ControlPlane, Oracle, find_or_build
+from thalweg_controlplane.building.build import MINOR_VERSION
 
 
 @pytest.fixture(scope="session")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
     """The control plane's executables. Where none can be had these tests are skipped, but never in CI."""
+    return executables(request.config)
+
+
+def executables(config: pytest.Config, minor_version: str = MINOR_VERSION) -> Binaries:
+    """The executables of a version of Kubernetes, with the same rule."""
     try:
-        return find_or_build(lambda line: _show(request.config, line))
+        return find_or_build(lambda line: _show(config, line), minor_version)
     except BuildError as error:
+        problem = f"no control plane {minor_version} to test against: {error}"
         if os.environ.get("CI") == "true":
-            pytest.fail(f"no control plane to test against: {error}", pytrace=False)
-        _show(request.config, f"SKIPPING every test against a real control plane: {error}")
-        pytest.skip(f"no control plane to test against: {error}")
+            pytest.fail(problem, pytrace=False)
+        _show(config, f"SKIPPING tests: {problem}")
+        pytest.skip(problem)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from support.audit import audited
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import object_path
 
+from flowcore.model.kubernetes_version import KubernetesVersion
+
 RIGHTS = Path(__file__).parents[2] / "rights"
 #: Operators of tests take leases of their own: no test waits for the lease of one that was killed to end.
 _OWN_LEASES: tuple[dict[str, Any], ...] = (
@@ -37,6 +39,7 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
         "subjects": [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}],
     },
 )
+_GATE_KINDS = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 ACCOUNTS = "/api/v1/namespaces/thalweg-system/serviceaccounts"
 #: Bindings that a new cluster has: they let every account read which kinds it serves.
 DISCOVERY = tuple(
@@ -83,11 +86,14 @@ def granted(stem: str) -> Iterator[Right]:
 
 
 async def grant(api: Api, *without: str) -> None:
-    """Applies rights/, but for the files of these names."""
+    """Applies rights/, but for the files of these names, and for kinds that the API server does not serve."""
+    version = KubernetesVersion((await api.get("/version"))["gitVersion"])
+    unserved = () if version.has_mutating_policies else _GATE_KINDS
     for stem in files():
         if stem not in without:
             for each in manifests(stem):
-                await api.apply(each)
+                if each["kind"] not in unserved:
+                    await api.apply(each)
 
 
 async def withhold(api: Api, stem: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 from support.draw import Case, Manifest
+from support.kubernetes_rules import rules_in_force
 from thalweg_controlplane import Oracle, OracleVerdict
 
 from flowcore.api import (
@@ -23,6 +24,7 @@ from flowcore.api import (
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
@@ -59,10 +61,10 @@ Judged = Mapping[str, Mapping[str, OracleVerdict]]
 _FIRST_FILTERS = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", *volume_filters.NAMES)
 
 
-def read_pods(manifests: Sequence[dict]) -> list[Pod]:
-    """Pods from manifests."""
-    intern = Interner()
-    return [to_pod(msgspec.convert(manifest, WirePod), intern) for manifest in manifests]
+def read_pods(manifests: Sequence[dict], version: KubernetesVersion | None = None) -> list[Pod]:
+    """Pods from manifests, by the rules of a version; None: those in force."""
+    intern, version = Interner(), version or rules_in_force()
+    return [version.as_scheduled(to_pod(msgspec.convert(manifest, WirePod), intern)) for manifest in manifests]
 
 
 def namespaces_of(case: Case) -> dict[str, Labels]:
@@ -124,7 +126,7 @@ def storage_of(case: Case, running: Sequence[Pod] = ()) -> Storage:
 def storage_objects(case: Case) -> list[StorageObject]:
     """The case's storage objects, less what no filter reads."""
     read = (to_storage_object(_KINDS[kind], manifest) for kind, found in case.storage.items() for manifest in found)
-    return [each for each in read if each is not None]
+    return [rules_in_force().as_stored(each) for each in read if each is not None]
 
 
 def judged(oracle: Oracle, case: Case, only: str = "") -> Judged:

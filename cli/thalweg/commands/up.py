@@ -12,7 +12,9 @@ import click
                    "is standard input. May be given several times.")  # fmt: skip
 @click.option("--gpu-nodes", type=click.IntRange(0, 1000), default=0, metavar="NUMBER",
               help="Simulate this number of nodes more, with 8 GPUs each that ResourceClaims get.")  # fmt: skip
-def up(nodes: int | None, dumps: tuple[str, ...], gpu_nodes: int) -> None:
+@click.option("--kubernetes-version", type=click.Choice(["1.35", "1.36", "1.37"]), default="1.36", show_default=True,
+              help="Kubernetes of the control plane. Each is built from source at its first start.")  # fmt: skip
+def up(nodes: int | None, dumps: tuple[str, ...], gpu_nodes: int, kubernetes_version: str) -> None:
     """Start a local control plane with the operator.
 
     etcd, kube-apiserver, kube-scheduler and kube-controller-manager run on loopback. KWOK simulates the nodes: 4 CPUs
@@ -36,10 +38,11 @@ def up(nodes: int | None, dumps: tuple[str, ...], gpu_nodes: int) -> None:
       thalweg up
       thalweg up --nodes 50
       thalweg up --gpu-nodes 2
+      thalweg up --kubernetes-version 1.37
       kubectl get nodes -o json > nodes.json && thalweg up --nodes-from nodes.json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.up.up import run_up
 
     if nodes is not None and dumps:
         raise click.UsageError("give --nodes or --nodes-from, not both")
-    run_up(nodes or 5, dumps, gpu_nodes)
+    run_up(nodes or 5, dumps, gpu_nodes, kubernetes_version)

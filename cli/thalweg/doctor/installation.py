@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from flowcore.api.policies import VERSION
+from flowcore.model.kubernetes_version import KNOWN, KubernetesVersion
 from thalweg.doctor.access import MAY_BE_OFF, OF_EXTENDER, REQUIRED, user_of, wanted_rights
 from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import CheckResult, Verdict
@@ -15,39 +16,27 @@ from thalweg.doctor.governed import steered_policies
 
 #: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
 OLDEST: Final = (1, 30)
-#: The newest API server that the tests run on.
-TESTED: Final = (1, 36)
 _APPLY_CRD: Final = "kubectl apply --server-side -f crds/, or helm upgrade"
 
 
 def api_server(facts: Facts) -> Iterator[CheckResult]:
-    """Whether the API server's version is in the supported range."""
-    check, match = "api-server", re.match(r"v?(\d+)\.(\d+)", facts.server_version)
-    if match is None:
-        yield CheckResult(check, Verdict.WARN, f'The API server reports the version "{facts.server_version}".')
-        return
-    version = (int(match[1]), int(match[2]))
-    shown, oldest, tested = facts.server_version, _dotted(OLDEST), _dotted(TESTED)
-    if version < OLDEST:
-        yield CheckResult(
-            check,
-            Verdict.FAIL,
-            f"The API server has version {shown}; Thalweg needs {oldest} or newer.",
-            "Upgrade the cluster.",
-        )
-    elif version > TESTED:
-        yield CheckResult(
-            check,
-            Verdict.WARN,
-            f"The API server has version {shown}; this Thalweg is tested up to {tested}.",
-            "Use a newer Thalweg.",
-        )
+    """Whether the API server's version is one that the tests run on, and else whose rules hold."""
+    check, shown, version = "api-server", facts.server_version, KubernetesVersion(facts.server_version)
+    tested = f"{', '.join(f'1.{minor}' for minor in KNOWN[:-1])} and 1.{KNOWN[-1]}"
+    rules = f"Thalweg follows the rules of 1.{version.rules}"
+    if version.is_known:
+        said = f"The API server has version {shown}, which this Thalweg is tested on (it is tested on {tested})."
+        yield CheckResult(check, Verdict.OK, said)
+    elif version.minor is None:
+        said = f'The API server reports the version "{shown}", which is not one of {tested}: {rules}.'
+        yield CheckResult(check, Verdict.WARN, said)
+    elif version.minor < OLDEST[1]:
+        said = f"The API server has version {shown}; Thalweg needs {OLDEST[0]}.{OLDEST[1]} or newer."
+        yield CheckResult(check, Verdict.FAIL, said, "Upgrade the cluster.")
     else:
-        yield CheckResult(check, Verdict.OK, f"The API server has version {shown}.")
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
+        is_newer = version.minor > version.rules
+        said = f"The API server has version {shown}, which this Thalweg is not tested on, but on {tested}: {rules}."
+        yield CheckResult(check, Verdict.WARN, said, "Use a newer Thalweg." if is_newer else "Upgrade the cluster.")
 
 
 def operator_version(facts: Facts) -> Iterator[CheckResult]:

@@ -167,10 +167,14 @@ class _Reader:
             moment: see ``read_dump``.
         """
         dump = self._dump
-        workload = min(WORKLOADS & self._skipped.keys(), default="")
+        workload, shown = min(WORKLOADS & self._skipped.keys(), default=""), ""
+        if workload:
+            shown = self._first_seen_in[workload]
+        elif (parent := next(iter(dump.cluster.gangs.parents), None)) is not None:
+            workload, shown = parent.kind.partition(".")[0], parent.display_name
         if workload and not dump.cluster.pods:
             raise DumpError(
-                f"{self._first_seen_in[workload]}: only pods are planned, and the files contain no Pod. Create the "
+                f"{shown}: only pods are planned, and the files contain no Pod. Create the "
                 f"{workload} in a cluster and dump the cluster: {DUMP_COMMAND}"
             )
         if not dump.cluster.nodes:

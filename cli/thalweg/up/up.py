@@ -83,13 +83,14 @@ spec:
 """
 
 
-def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int) -> None:
+def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int, kubernetes_version: str) -> None:
     """Serves until Ctrl-C. A failure gives one line of error and exit code 1; an unreadable dump gives 2.
 
     Args:
         count: of made-up nodes, where there is no dump.
         dumps: files with the nodes to simulate.
         gpu_nodes: how many nodes come beside these, whose GPUs are claimed.
+        kubernetes_version: of the control plane, such as 1.36.
     """
     try:
         nodes = nodes_of_dump(dumps) if dumps else made_up_nodes(count)
@@ -98,10 +99,10 @@ def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int) -> None:
         sys.exit(2)
     devices = nodes_with_devices(gpu_nodes, {each["metadata"]["name"] for each in nodes})
     with work_folder("thalweg-certificates-") as folder:
-        _serve(nodes, devices, folder)
+        _serve(nodes, devices, folder, kubernetes_version)
 
 
-def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Path) -> None:
+def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Path, kubernetes_version: str) -> None:
     port, extender, view = _free_port(), f"{_LOOPBACK}:{_free_port()}", f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
     server, client = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
@@ -148,11 +149,12 @@ def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Pat
                 serve(
                     report,
                     nodes=[*nodes, *devices.nodes],
-                    objects=[*up_objects(str(config)), *devices.objects],
+                    objects=[*up_objects(str(config), kubernetes_version), *devices.objects],
                     scheduler_config=str(config),
                     start_operator=operator,
                     account=OPERATOR,
                     welcome=welcome,
+                    minor_version=kubernetes_version,
                 )
             )
     except ControlPlaneError as error:

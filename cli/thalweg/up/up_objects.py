@@ -6,12 +6,16 @@ from typing import Any, Final
 
 import yaml
 
+from flowcore.model.kubernetes_version import KubernetesVersion
 from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg.option_types import NamespacedName
 
 #: The accounts of the operator and of who looks at the page.
 OPERATOR: Final = NamespacedName("thalweg-system", "thalweg")
 VIEWER: Final = NamespacedName("thalweg-system", "thalweg-viewer")
+
+#: Kinds by which the API server gates pods (rights/gates.yaml).
+_GATE_KINDS: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 
 #: As the chart makes it: who has its token sees what the view shows.
 _VIEWER: Final = """\
@@ -40,15 +44,17 @@ subjects:
 """
 
 
-def up_objects(scheduler_config: str) -> list[dict[str, Any]]:
+def up_objects(scheduler_config: str, kubernetes_version: str) -> list[dict[str, Any]]:
     """All objects, in an order in which they can be applied.
 
     Args:
         scheduler_config: kube-scheduler's configuration. It is stored as the chart stores it, so that `thalweg doctor`
             finds it.
+        kubernetes_version: such as 1.36.
     """
     # An operator makes its own Lease, and takes it at once: an existing one may belong to another.
-    rights = [each for file in rights_by_file().values() for each in file if each["kind"] != "Lease"]
+    unwanted = ["Lease", *(() if KubernetesVersion(kubernetes_version).has_mutating_policies else _GATE_KINDS)]
+    rights = [each for file in rights_by_file().values() for each in file if each["kind"] not in unwanted]
     return [*custom_resource_definitions(), *rights, *yaml.safe_load_all(_VIEWER), _stored(scheduler_config)]
 
 

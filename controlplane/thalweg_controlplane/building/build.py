@@ -16,63 +16,86 @@ from thalweg_controlplane.building.cache import Report, Step, build_once, cache_
 from thalweg_controlplane.building.programs import GoProgram, build_program
 from thalweg_controlplane.building.toolchain import BuildProgress, clock, find_go, go_environment, run_go
 
-KUBERNETES_VERSION: Final = "v1.36.3"
+KUBERNETES: Final[Mapping[str, str]] = {"1.35": "v1.35.4", "1.36": "v1.36.3", "1.37": "v1.37.2"}
+"""Minor versions of Kubernetes that can be built, each with the version that its go.mod has."""
+MINOR_VERSION: Final = "1.36"
+"""The one that is built unless another is asked for."""
+KUBERNETES_VERSION: Final = KUBERNETES[MINOR_VERSION]
 KWOK: Final = GoProgram(name="kwok", package="sigs.k8s.io/kwok/cmd/kwok", version="v0.8.0")
 
 _SOURCES: Final = Path(__file__).parents[1] / "go"
-# Without these flags the API server reports version v0.0.0, and clients that check it misbehave.
-_LDFLAGS: Final = " ".join(
-    ["-s -w", f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"]
-    + [
-        f"-X k8s.io/component-base/version.git{part}={number}"
-        for part, number in zip(("Major", "Minor"), KUBERNETES_VERSION.removeprefix("v").split("."), strict=False)
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Paths of the two executables."""
+    """Paths of the two executables.
+
+    Attributes:
+        controlplane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager, keygen and oracle, by first
+            argument.
+        minor_version: of Kubernetes, of `KUBERNETES`.
+    """
 
     controlplane: Path
-    """etcd, kube-apiserver, kube-scheduler, kube-controller-manager, keygen and oracle, by first argument."""
     kwok: Path
+    minor_version: str = MINOR_VERSION
 
 
-def find_or_build(report: Report) -> Binaries:
+def find_or_build(report: Report, minor_version: str = MINOR_VERSION) -> Binaries:
     """The cached binaries; builds them first if they are missing (6 to 15 minutes on two cores).
 
-    Blocks; during a build `report` gets a line about every ten seconds. Raises BuildError.
+    Blocks; during a build `report` gets a line about every ten seconds. Raises BuildError, and KeyError if KUBERNETES
+    has no such version.
     """
+    version = KUBERNETES[minor_version]
 
     def build(output: Path, sources: Path) -> None:
         go, environment = find_go(), go_environment()
         report(
-            f"building Kubernetes {KUBERNETES_VERSION} and KWOK {KWOK.version} from source with {go}: "
+            f"building Kubernetes {version} and KWOK {KWOK.version} from source with {go}: "
             f"the first time takes 6 to 15 minutes on two cores; the result is kept in {cache_root() / key}. "
             "Go also fills its own cache with about 3.5 GB; `go clean -cache -modcache` empties it"
         )
         # A copy: an installed package may be read-only, and a checkout should not get Go's temporary files.
-        shutil.copytree(_SOURCES, sources / "controlplane")
-        _build_controlplane(go, sources / "controlplane", output / "controlplane", environment, report)
+        (sources / "controlplane").mkdir()
+        for path in _source_files(minor_version):
+            shutil.copy(path, sources / "controlplane")
+        _build_controlplane(go, sources / "controlplane", output / "controlplane", version, environment, report)
         (sources / "kwok").mkdir()
         build_program(go, KWOK, output, sources / "kwok", environment, report)
 
-    key = source_key()
-    folder = build_once(key, "the control plane", build, report)
-    return Binaries(controlplane=folder / "controlplane", kwok=folder / KWOK.name)
+    key = source_key(minor_version)
+    folder = build_once(key, f"the control plane {version}", build, report)
+    return Binaries(folder / "controlplane", folder / KWOK.name, minor_version)
 
 
-def source_key() -> str:
+def source_key(minor_version: str = MINOR_VERSION) -> str:
     """Hash (16 hex digits) of all inputs of the binaries except the Go toolchain."""
-    digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {_LDFLAGS} kwok {KWOK.version}".encode())
-    for path in sorted(_SOURCES.iterdir()):
+    built = f"{platform.system()} {platform.machine()} {_ldflags(KUBERNETES[minor_version])} kwok {KWOK.version}"
+    digest = hashlib.sha256(built.encode())
+    for path in _source_files(minor_version):
         digest.update(f"\0{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapping[str, str], report: Report) -> None:
+def _source_files(minor_version: str) -> list[Path]:
+    """What all versions have in common, and what this one has of its own."""
+    return sorted([*_SOURCES.glob("*.go"), *(_SOURCES / "versions" / minor_version).iterdir()])
+
+
+def _ldflags(version: str) -> str:
+    # Without these flags the API server reports version v0.0.0, and clients that check it misbehave.
+    parts = zip(("Major", "Minor"), version.removeprefix("v").split("."), strict=False)
+    numbers = {"Version": version, **dict(parts)}
+    return " ".join(
+        ["-s -w", *(f"-X k8s.io/component-base/version.git{part}={number}" for part, number in numbers.items())]
+    )
+
+
+def _build_controlplane(
+    go: Path, sources: Path, output: Path, version: str, environment: Mapping[str, str], report: Report
+) -> None:
     needed = BuildProgress()
     run_go(
         [go, "list", "-deps", "."],
@@ -89,7 +112,7 @@ def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapp
     )
     compiled = BuildProgress()
     seconds = run_go(
-        [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_LDFLAGS}", "-o", output, "."],
+        [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(version)}", "-o", output, "."],
         cwd=sources,
         environment=environment,
         on_line=compiled,

@@ -18,7 +18,7 @@ from thalweg_controlplane.processes import die_with_parent
 
 _REPORT_SECONDS: Final = 10
 OLDEST_GO: Final = (1, 26)
-"""Version that go/go.mod and KWOK's go.mod require."""
+"""Version that KWOK and each go.mod of go/versions/ require."""
 
 _INSTALL: Final = (
     f"Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer is needed to build the local control plane. Either "

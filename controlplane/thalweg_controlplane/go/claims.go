@@ -36,7 +36,6 @@ func (o *deviceObjects) ResourceClaims() fwk.ResourceClaimTracker     { return d
 func (o *deviceObjects) ResourceSlices() fwk.ResourceSliceLister      { return o }
 func (o *deviceObjects) DeviceClasses() fwk.DeviceClassLister         { return deviceClasses(o.Classes) }
 func (o *deviceObjects) DeviceClassResolver() fwk.DeviceClassResolver { return o.extended }
-func (o *deviceObjects) PodGroups() fwk.PodGroupLister                { return nil }
 func (o *deviceObjects) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
 	return o.Slices, nil
 }
@@ -71,3 +70,7 @@ func (c deviceClaims) GetPendingAllocation(types.UID) *resourcev1.AllocationResu
 func (c deviceClaims) MaybeRemoveClaimPendingAllocation(types.UID, bool) bool      { return false }
 func (c deviceClaims) AssumeClaimAfterAPICall(*resourcev1.ResourceClaim) error     { return nil }
 func (c deviceClaims) AssumedClaimRestore(string, string)                          {}
+
+// What 1.35 has in place of GetPendingAllocation and MaybeRemoveClaimPendingAllocation.
+func (c deviceClaims) ClaimHasPendingAllocation(types.UID) bool    { return false }
+func (c deviceClaims) RemoveClaimPendingAllocation(types.UID) bool { return false }

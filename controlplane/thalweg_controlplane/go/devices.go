@@ -9,8 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
 // A devicesCase is one question to kube-scheduler's structured allocator: which devices of a node can claims have?
@@ -49,16 +52,23 @@ type selection struct {
 // allocationTime bounds one search: kube-scheduler gives it ten seconds.
 const allocationTime = 2 * time.Second
 
-// deviceFeatures are those of 1.36 with its default gates, but for some that are off (AllocatorFeatures).
+// deviceFeatures are those of this version with its default gates, but for some that are off.
 func deviceFeatures(off sets.Set[string]) structured.Features {
-	return structured.Features{
-		AdminAccess:            !off.Has("DRAAdminAccess"),
-		ConsumableCapacity:     !off.Has("DRAConsumableCapacity"),
-		DeviceBindingAndStatus: !off.HasAny("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
-		DeviceTaints:           !off.Has("DRADeviceTaints"),
-		PartitionableDevices:   !off.Has("DRAPartitionableDevices"),
-		PrioritizedList:        !off.Has("DRAPrioritizedList"),
+	features := dynamicresources.AllocatorFeatures(feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	for _, gated := range []struct {
+		isOn  *bool
+		gates []string
+	}{
+		{&features.AdminAccess, []string{"DRAAdminAccess"}},
+		{&features.ConsumableCapacity, []string{"DRAConsumableCapacity"}},
+		{&features.DeviceBindingAndStatus, []string{"DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"}},
+		{&features.DeviceTaints, []string{"DRADeviceTaints"}},
+		{&features.PartitionableDevices, []string{"DRAPartitionableDevices"}},
+		{&features.PrioritizedList, []string{"DRAPrioritizedList"}},
+	} {
+		*gated.isOn = *gated.isOn && !off.HasAny(gated.gates...)
 	}
+	return features
 }
 
 // deviceClasses lists the classes of a case.

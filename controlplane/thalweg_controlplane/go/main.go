@@ -2,6 +2,9 @@
 // kube-controller-manager, a key maker, and the oracle (kube-scheduler's own filters as a function).
 // The first argument chooses. One binary because they share almost all of their code:
 // linking it once keeps the first build short and the cache small.
+//
+// A folder of versions/ has what one minor version of Kubernetes needs of its own: go.mod, go.sum and version.go.
+// A build copies these beside the files here.
 package main
 
 import (

@@ -259,14 +259,13 @@ func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot
 	if question.DeviceObjects != nil {
 		devices = question.DeviceObjects.manager(ctx)
 	}
-	built, err := frameworkruntime.NewFramework(ctx, o.registry, &profile,
+	built, err := frameworkruntime.NewFramework(ctx, o.registry, &profile, append(snapshotOptions(snapshot),
 		frameworkruntime.WithClientSet(clients),
 		frameworkruntime.WithSharedDRAManager(devices),
 		frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(noNominations{}),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

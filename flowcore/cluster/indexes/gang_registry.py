@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.cluster.indexes.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
+from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
+from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
 from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
-from flowcore.model.gang_spec import GangKey, GangRef, GangSpec, PodGroup
+from flowcore.model.gang_parents import GangParent, ParentKey
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.pods import Pod
 
 
@@ -98,6 +100,10 @@ class GangRegistry:
         #: PodGroup objects.
         self.groups: dict[GangKey, PodGroup] = {}
         self.composites = CompositeGroups()
+        #: Objects that say what the gangs of their pods need.
+        self.parents: dict[ParentKey, GangParent] = {}
+        #: Gangs with pods, by their parent.
+        self._parts: dict[ParentKey, dict[GangKey, None]] = {}
         self._members: dict[GangKey, _Members] = {}
         self._pods: dict[str, Pod] = {}
         self._states: dict[GangKey, GangState] = {}
@@ -130,6 +136,7 @@ class GangRegistry:
         del getattr(members, _state_of(pod))[key]
         if not (members.waiting or members.bound or members.succeeded):
             del self._members[gang]
+            self._drop_part(gang)
         self._states.pop(gang, None)
         return matters
 
@@ -137,7 +144,17 @@ class GangRegistry:
         if pod.gang is None:
             return
         self._pods[pod.key] = pod
-        getattr(self._members.setdefault(pod.gang.key, _Members()), _state_of(pod))[pod.key] = pod
+        gang = pod.gang.key
+        if gang.source is GangSource.CONTROLLER and gang not in self._members:
+            self._parts.setdefault(gang.parent, {})[gang] = None
+        getattr(self._members.setdefault(gang, _Members()), _state_of(pod))[pod.key] = pod
+
+    def _drop_part(self, gang: GangKey) -> None:
+        if gang.source is GangSource.CONTROLLER:
+            parts = self._parts[gang.parent]
+            del parts[gang]
+            if not parts:
+                del self._parts[gang.parent]
 
     def order(self, key: GangKey) -> list[str]:
         """Keys of the pods of a gang: the waiting, the bound and the succeeded ones, each in their order."""
@@ -193,14 +210,27 @@ class GangRegistry:
             waits |= members is not None and bool(members.waiting)
         return waits
 
+    def set_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
+        """Takes a parent of gangs; None: it is gone. Returns whether pods wait for it."""
+        if self.parents.get(key) == parent:
+            return False
+        if parent is None:
+            del self.parents[key]
+        else:
+            self.parents[key] = parent
+        gangs = self._parts.get(key, {})
+        for gang in gangs:
+            self._states.pop(gang, None)
+        return any(self._members[gang].waiting for gang in gangs)
+
     def _affects_waiting(self, gang: GangRef) -> bool:
         """Whether pods of the gang, or of its group, may wait for a change of the gang."""
         members = self._members.get(gang.key)
         if members is None:
             return False
         group = self.groups.get(gang.key)
-        in_group = group is not None and bool(group.spec.group or group.parent)
-        return bool(members.waiting or gang.spec.group or in_group)
+        in_group = gang.spec.group or gang.key.part or (group is not None and (group.spec.group or group.parent))
+        return bool(members.waiting or in_group)
 
     # --- what it comes to ---
 
@@ -273,13 +303,15 @@ class GangRegistry:
                 if group.problem:
                     reason = f"{key.display_name}: {group.problem}"
                 resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
+        elif key.source is GangSource.CONTROLLER:
+            resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
         else:
             resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
         members = members_of.without(resolved.non_members)
         return GangState(
             resolved.spec,
             len(members.bound),
-            members.succeeded_count,
+            max(members.succeeded_count, resolved.ended),
             resolved.unschedulable_reason,
             resolved.owner,
             resolved.non_members,

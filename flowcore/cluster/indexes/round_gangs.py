@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.model.gang_spec import GangKey
+from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
@@ -106,7 +106,12 @@ class RoundGangs:
         )
 
     def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:
-        """Pods of controllers that do not decide, where the gang needs fewer pods than it has."""
+        """Pods of controllers that do not decide, where the gang needs fewer pods than it has.
+
+        Pods of a parent may have a controller each, and all are alike.
+        """
+        if key.source is GangSource.CONTROLLER:
+            return ()
         owner = self._registry.state(key).owner
         pods = (self._pending[position][0] for position in self._positions[key])
         return tuple(sorted(pod.key for pod in pods if pod.owner != owner))

@@ -99,6 +99,7 @@ class GovernedScenario:
     def __init__(self, scenario: Scenario, *, reschedule: bool = False) -> None:
         self._scenario, self._cluster = scenario, scenario.cluster
         self._index = PolicyIndex(scenario.policies.values())
+        self._cluster.govern_gangs(self._index)
         self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
         self.policies: Mapping[str, Policy] = {
             policy.name: _rescheduling(policy) if reschedule else policy for policy in self._index.ordered

@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a node declares what the pod needs its kubelet to be able to do.
 
-Source: kube-scheduler plugins/nodedeclaredfeatures; beta and on by default in 1.36 (KEP-5328).
+Source: kube-scheduler plugins/nodedeclaredfeatures (KEP-5328). Not before 1.36 (``kubernetes_version``).
 """
 
 from __future__ import annotations

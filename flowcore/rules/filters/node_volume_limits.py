@@ -1,7 +1,8 @@
 """NodeVolumeLimits: how many volumes of each CSI driver a node takes.
 
 Source: kube-scheduler plugins/nodevolumelimits/csi.go. A volume counts once per node, however many pods share it;
-VolumeAttachments count for volumes that no pod on the node uses any more. The gate VolumeLimitScaling is off in 1.36.
+VolumeAttachments count for volumes that no pod on the node uses any more. A driver may say that nodes without it take
+no such volumes (checkCSIDriverOnNode).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from flowcore.rules.filters.volume_restrictions import not_found
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
+_REASON_MISSING = "{} CSI driver is not installed on the node"
 _NO_LIMIT = 2**62
 #: What is remembered of a storage under this name.
 _LIMITED = "limited-drivers"
@@ -69,9 +71,28 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
         wanted = _count(volumes, storage, migrated=migrated, is_new=True)
         if wanted.problem:
             rejected.append(Rejection(wanted.problem, nodes))
-        elif migrated and wanted.drivers:
-            rejected += _exceeded(wanted.drivers, _loads(storage, table))
+            continue
+        missing = np.zeros(len(nodes), dtype=np.bool_)
+        for driver in _needed(wanted.drivers, storage):
+            lacks = nodes & ~missing & ~_installed(driver, storage, table)
+            rejected.append(Rejection(_REASON_MISSING.format(driver), lacks))
+            missing |= lacks
+        if migrated and wanted.drivers:
+            exceeded = _exceeded(wanted.drivers, _loads(storage, table))
+            rejected += [Rejection(each.reason, each.nodes & ~missing) for each in exceeded]
     return tuple(rejected)
+
+
+def _needed(drivers: dict[str, str], storage: Storage) -> list[str]:
+    """Drivers of these volumes that a node must have, sorted."""
+    known = (storage.drivers.get(driver) for driver in sorted(set(drivers.values())))
+    return [driver.name for driver in known if driver is not None and driver.is_needed]
+
+
+def _installed(driver: str, storage: Storage, table: NodeTable) -> Bools:
+    """bool[N]: nodes that have a driver."""
+    nodes = (storage.csi_nodes.get(node.name) for node in table.nodes)
+    return np.array([node is not None and driver in node.drivers for node in nodes], dtype=np.bool_)
 
 
 def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
@@ -97,8 +118,12 @@ def rejects(volumes: Volumes, storage: Storage, node: str, mounted: Volumes) -> 
     csi_node = storage.csi_nodes.get(node)
     wanted = _count(volumes, storage, migrated=csi_node is not None, is_new=True)
     limits = _limits(csi_node)
-    if wanted.problem or not wanted.drivers or not limits:
-        return bool(wanted.problem)
+    if wanted.problem or any(
+        csi_node is None or driver not in csi_node.drivers for driver in _needed(wanted.drivers, storage)
+    ):
+        return True
+    if not wanted.drivers or not limits:
+        return False
     held = _count(mounted, storage, migrated=True, is_new=False)
     attached = Counter({**_attached(node, storage), **held.drivers}.values())
     fresh = Counter(driver for volume, driver in wanted.drivers.items() if volume not in held.drivers)

@@ -71,6 +71,16 @@ class ObjectSet(_Event, frozen=True, gc=False):
     value: Any
 
 
+class ParentsFollowed(_Event, frozen=True, gc=False):
+    """Of which kinds the parents of gangs are known, or are about to be listed.
+
+    Attributes:
+        kinds: as ``ObjectKind.qualified``.
+    """
+
+    kinds: frozenset[str]
+
+
 # --- plans ---
 
 
@@ -254,7 +264,7 @@ class TimePassed(_Event, frozen=True, gc=False):
     """Some time passed; to be told a few times a second."""
 
 
-ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet
+ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet | ParentsFollowed
 PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | PricesUnknown | GateUnneeded
 SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -59,7 +59,13 @@ def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
     """
     if scenario.complete:
         return []
-    return [*scenario.gaps, *_namespaces(scenario, pods), *_storage(scenario, pods), *_devices(scenario, pods)]
+    return [
+        *scenario.gaps,
+        *_namespaces(scenario, pods),
+        *_storage(scenario, pods),
+        *_devices(scenario, pods),
+        *_parents(scenario, pods),
+    ]
 
 
 def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[str, str]:
@@ -151,6 +157,20 @@ def _devices(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     elif not scenario.cluster.devices.slices and _may_lack(scenario, RESOURCE_SLICE.kind):
         why = f"the files contain no ResourceSlice (add them: {_ADD_DEVICES})"
         yield f"{_pods(claiming)}: {why if scenario.unread is None else 'you may not list ResourceSlices'}"
+
+
+def _parents(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
+    cluster, lacking = scenario.cluster, dict[str, list[str]]()
+    for pod in pods:
+        if kind := cluster.parent_gangs.unknown_kind(pod, cluster.namespaces):
+            lacking.setdefault(kind, []).append(pod.key)
+    for kind, keys in lacking.items():
+        name, _, group = kind.partition(".")
+        if scenario.unread is None:
+            add = f"the files contain no {name} (add them: kubectl get {name.lower()}.{group} -A -o json)"
+            yield f"{_pods(keys)}: planned one by one and not as gangs: {add}"
+        elif name in scenario.unread:
+            yield f"{_pods(keys)}: planned one by one and not as gangs: you may not list {name}s"
 
 
 def _lacks_device_claims(scenario: Scenario) -> bool:

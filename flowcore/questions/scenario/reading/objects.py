@@ -24,11 +24,13 @@ from flowcore.api import (
     to_queue,
     to_storage_object,
 )
+from flowcore.api.gang_parents import to_gang_parent
 from flowcore.api.kinds import (
     DISRUPTION_BUDGET,
     IN_DUMPS,
     KINDS,
     NODE_METRICS,
+    PARENTS,
     POD_METRICS,
     PRIORITY_CLASS,
     QUEUE,
@@ -41,7 +43,7 @@ from flowcore.api.policies import parse_policy
 from flowcore.api.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from flowcore.api.reading import READ_BY
 from flowcore.api.resource_claims import WireDeviceClaimTemplate, to_claim_of_template
-from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES, STORAGE_OBJECTS, STORES
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GANG_PARENTS, GROUPS_OF_PODS, QUEUES, STORAGE_OBJECTS, STORES
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
@@ -64,10 +66,9 @@ _PLAIN = {
     for kind in store.kinds
     if kind in READ_BY and kind not in (QUEUE, DISRUPTION_BUDGET)
 }
-#: Kinds whose controllers create pods.
-WORKLOADS = frozenset(
-    ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
-)
+_PARENTS = {kind.kind: kind for kind in PARENTS}
+#: Kinds whose controllers create pods, and that plans do not read.
+WORKLOADS = frozenset(("CronJob", "DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"))
 
 
 def json_type(value: Any) -> str:
@@ -181,6 +182,8 @@ class ObjectReader:
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
             self._put_group(msgspec.convert(item, WirePodGroup), source)
+        elif kind in _PARENTS:
+            edits.put_object(GANG_PARENTS, to_gang_parent(item, _PARENTS[kind]))
         elif kind == DISRUPTION_BUDGET.kind:
             self._put_budget(msgspec.convert(item, WireDisruptionBudget), shown)
         elif kind == PRIORITY_CLASS.kind:

@@ -92,6 +92,7 @@ class Reflector(Generic[T]):
     Attributes:
         synced: set once the first complete list is in the sink, or the cluster does not serve the kind.
         answered: set with it, or once the API server has refused the kind.
+        forbidden: whether the API server's last answer was that the account has no right to the kind.
         listed_at: the event loop's time at which the last complete list was begun; minus infinity before.
     """
 
@@ -131,6 +132,7 @@ class Reflector(Generic[T]):
         self._last_confirmed: float | None = None
         self._watching_since: float | None = None
         self.synced, self.answered = asyncio.Event(), asyncio.Event()
+        self.forbidden = False
         self.listed_at = float("-inf")
         #: Ends the watch, so that the kind is listed again.
         self._watch_end: asyncio.Timeout | None = None
@@ -161,7 +163,7 @@ class Reflector(Generic[T]):
                         self._metrics.relists.labels(self._kind).inc()
                     began = asyncio.get_running_loop().time()
                     self._version = await self._list()
-                    self.listed_at, self._absent = began, False
+                    self.listed_at, self._absent, self.forbidden = began, False, False
                     self._set_synced()
                 await self._watch()
                 continue
@@ -185,7 +187,7 @@ class Reflector(Generic[T]):
                     self._version, self._path_index = "", 0
                 elif self._failures >= _DOUBTFUL and error.status not in _BUSY:
                     self._version = ""  # for example a version from before a restore of etcd
-                at_least = error.retry_after
+                at_least, self.forbidden = error.retry_after, error.status == 403 and not error.starting
                 if error.starting:
                     self._failures = min(self._failures, _STARTING_FAILURES)
                 else:  # a 403 lasts until the RBAC rules change
@@ -222,7 +224,7 @@ class Reflector(Generic[T]):
 
     def _mark_healthy(self) -> None:
         """The watch works: earlier failures are over."""
-        self._failures = 0
+        self._failures, self.forbidden = 0, False
         self._outages.recovered(self._kind)
 
     @property

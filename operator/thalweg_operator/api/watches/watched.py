@@ -20,7 +20,7 @@ from flowcore.api.kinds import (
     RESOURCE_SLICE,
     ObjectKind,
 )
-from flowcore.cluster.kinds import STORES
+from flowcore.cluster.kinds import FOLLOWED_STORES, STORES
 from flowcore.model.gang_spec import GangSource
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -76,7 +76,7 @@ def make_reflectors(
     add(NODE, NODE.plural, sinks.node_decoder(intern), sinks.NodeSink(shell))
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell, bad_input))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
-    for store in STORES:
+    for store in (store for store in STORES if store not in FOLLOWED_STORES):
         for kind in store.kinds:
             name = f"{kind.plural}.{kind.group}" if kind in POD_GROUPS.values() else kind.plural
             add(kind, name, sinks.decoder(kind, intern, bad_input), sinks.ObjectSink(shell, kind, store))

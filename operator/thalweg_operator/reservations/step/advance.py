@@ -24,6 +24,7 @@ from thalweg_operator.reservations.events import (
     NodePut,
     NodeRemoved,
     ObjectSet,
+    ParentsFollowed,
     PlanMade,
     PodPut,
     PodRemoved,
@@ -75,7 +76,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             watches.pod_put(state, event.pod)
         case PodRemoved():
             watches.pod_removed(state, event.key)
-        case NodePut() | NodeRemoved() | NamespaceSet() | ObjectSet():
+        case NodePut() | NodeRemoved() | NamespaceSet() | ObjectSet() | ParentsFollowed():
             watches.object_event(state, event)
         case PlanMade():
             plans.plan_made(state, event)
@@ -148,6 +149,7 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
 
 def _policies_changed(state: State, event: PoliciesChanged) -> None:
     if state.cluster.policies.replace(event.accepted):
+        state.cluster.regang_pods()
         state.ledger.round_wanted = True
         state.nominations.counted_pods.forget()
         state.nominations.prices_changed()

@@ -18,6 +18,7 @@ from thalweg_operator.reservations.events import (
     NodeRemoved,
     ObjectEvent,
     ObjectSet,
+    ParentsFollowed,
 )
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -129,6 +130,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
+        case ParentsFollowed(kinds):
+            ledger.round_wanted |= cluster.follow_parents(kinds)
         case ObjectSet(store, key, value):
             before = store.objects(cluster).get(key) if store in _OF_DEVICES else None
             ledger.round_wanted |= store.put(cluster, key, value)

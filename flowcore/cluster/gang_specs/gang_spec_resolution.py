@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from flowcore.model.gang_spec import (
     GANG_MIN_MEMBER,
     KOORDINATOR_MIN_AVAILABLE,
+    KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     GangKey,
     GangSource,
@@ -20,7 +21,11 @@ from flowcore.model.gang_spec import (
 from flowcore.model.pods import Pod
 
 #: The annotation with the minMember of a gang.
-_MIN_MEMBER_ANNOTATION = {GangSource.KOORDINATOR: KOORDINATOR_MIN_AVAILABLE, GangSource.THALWEG: GANG_MIN_MEMBER}
+_MIN_MEMBER_ANNOTATION = {
+    GangSource.KOORDINATOR: KOORDINATOR_MIN_AVAILABLE,
+    GangSource.THALWEG: GANG_MIN_MEMBER,
+    GangSource.KUEUE: KUEUE_TOTAL_COUNT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,14 @@ class ResolvedGangSpec:
         owner: the controller that decides; "" for pods without one. Pods of others are foreign.
         unschedulable_reason: why no plan can meet the requirements; "" where one may.
         non_members: keys of pods that name the gang and are no members, and why.
+        ended: how many of its pods its parent says have ended for good, whether or not they are still there.
     """
 
     spec: GangSpec
     owner: str = ""
     unschedulable_reason: str = ""
     non_members: Mapping[str, str] = field(default_factory=dict)
+    ended: int = 0
 
 
 def resolve_gang_spec(key: GangKey, pods: Collection[Pod], succeeded: Iterable[Pod] = ()) -> ResolvedGangSpec:

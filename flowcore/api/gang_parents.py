@@ -1,0 +1,227 @@
+"""Sources of gangs that need no annotation, a row each: the kind, how its pods name it, how it says its size.
+
+The name of a pod's controller tells whether a pod that names a parent is the parent's: no two objects of a kind have
+the same name, so nobody can make a pod that counts for the gang of somebody else. Where the parent is itself the
+controller, its uid is compared too (``flowcore.cluster.gang_specs.parent_resolution``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from flowcore.api import parent_sizes
+from flowcore.api.kinds import (
+    JOB,
+    JOB_SET,
+    KUBEFLOW,
+    LEADER_WORKER_SET,
+    MPI_JOB,
+    PARENTS,
+    POD_GANG,
+    RAY_CLUSTER,
+    ObjectKind,
+)
+from flowcore.model.errors import ModelError
+from flowcore.model.gang_parents import GangController, GangParent, ParentRule
+from flowcore.model.gang_spec import GangKey, GangSource
+from flowcore.model.pods import Pod
+from flowcore.model.policies import GangPolicy
+from flowcore.model.selectors import value_of
+
+#: Name of a pod's parent and the part of it that the pod is in; None: it names none.
+NamedParent = tuple[str, str] | None
+_KUBEFLOW_NAME: Final = "training.kubeflow.org/job-name"
+_MAX_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRow:
+    """One source of gangs.
+
+    Attributes:
+        controller: the word of policies that turns it on; None: a row of a policy.
+        kind: of the parents.
+        made_by: API group and kind of the controllers of its pods; None: any.
+        find: the parent and the part that such a pod names.
+    """
+
+    controller: GangController | None
+    kind: ObjectKind
+    made_by: tuple[str, str] | None
+    find: Callable[[Pod], NamedParent]
+
+
+def _controller_name(pod: Pod) -> str:
+    return pod.controller.partition("/")[2]
+
+
+def _by_controller(pod: Pod) -> NamedParent:
+    return _controller_name(pod), ""
+
+
+def _indexed(pod: Pod) -> NamedParent:
+    return _controller_name(pod), "Indexed"
+
+
+def _job_set(pod: Pod) -> NamedParent:
+    name, role, index = (
+        value_of(pod.labels, f"jobset.sigs.k8s.io/{label}")
+        for label in ("jobset-name", "replicatedjob-name", "job-index")
+    )
+    is_backed = name and role and _controller_name(pod) == f"{name}-{role}-{index}"
+    return (name, role) if is_backed and name and role else None
+
+
+def _leader_worker_set(pod: Pod) -> NamedParent:
+    name, group, worker = (
+        value_of(pod.labels, f"leaderworkerset.sigs.k8s.io/{label}")
+        for label in ("name", "group-index", "worker-index")
+    )
+    if not name or not group:
+        return None
+    if worker == "0":
+        return (name, f"leader {group}") if (_controller_name(pod), pod.name) == (name, f"{name}-{group}") else None
+    return (name, f"workers {group}") if _controller_name(pod) == f"{name}-{group}" else None
+
+
+def _launcher(pod: Pod) -> NamedParent:
+    name = value_of(pod.labels, _KUBEFLOW_NAME)
+    return (name, "") if name and _controller_name(pod) == f"{name}-launcher" else None
+
+
+def _pod_gang(pod: Pod) -> NamedParent:
+    name, group = value_of(pod.labels, "grove.io/podgang"), value_of(pod.labels, "grove.io/podclique")
+    return (name, group) if name and group and _controller_name(pod) == group else None
+
+
+_JOB: Final = (JOB.group, JOB.kind)
+_ROWS: Final = (
+    ParentRow(GangController.JOB_SET, JOB_SET, _JOB, _job_set),
+    ParentRow(GangController.LEADER_WORKER_SET, LEADER_WORKER_SET, ("apps", "StatefulSet"), _leader_worker_set),
+    *(ParentRow(GangController.KUBEFLOW, kind, (kind.group, kind.kind), _by_controller) for kind in KUBEFLOW),
+    ParentRow(GangController.KUBEFLOW, MPI_JOB, _JOB, _launcher),
+    ParentRow(GangController.RAY_CLUSTER, RAY_CLUSTER, (RAY_CLUSTER.group, RAY_CLUSTER.kind), _by_controller),
+    ParentRow(GangController.POD_GANG, POD_GANG, ("grove.io", "PodClique"), _pod_gang),
+    ParentRow(GangController.JOB, JOB, _JOB, _by_controller),
+    ParentRow(GangController.INDEXED_JOB, JOB, _JOB, _indexed),
+)
+_ROWS_BY_CONTROLLER: Final[Mapping[tuple[str, str], tuple[ParentRow, ...]]] = {
+    made_by: tuple(row for row in _ROWS if row.made_by == made_by)
+    for made_by in {row.made_by for row in _ROWS}
+    if made_by is not None
+}
+
+
+def _row_of_rule(rule: ParentRule) -> ParentRow:
+    kind = kind_of_rule(rule)
+    if not rule.pod_label:
+        return ParentRow(None, kind, (kind.group, kind.kind), _by_controller)
+
+    def find(pod: Pod) -> NamedParent:
+        name, controller = value_of(pod.labels, rule.pod_label), _controller_name(pod)
+        return (name, "") if name and (controller == name or controller.startswith(f"{name}-")) else None
+
+    return ParentRow(None, kind, None, find)
+
+
+def kind_of_rule(rule: ParentRule) -> ObjectKind:
+    """The kind that a row of a policy names."""
+    return ObjectKind(rule.kind.partition(".")[0], rule.plural, rule.group, (rule.version,), namespaced=True)
+
+
+def may_have_parent(pod: Pod) -> bool:
+    """Whether a built-in row might be about the pod, whatever its policy says."""
+    return pod.owner != "" and (pod.controller_group, pod.controller.partition("/")[0]) in _ROWS_BY_CONTROLLER
+
+
+def parent_gang(pod: Pod, policy: GangPolicy, is_followed: Callable[[str], bool]) -> GangKey | None:
+    """The gang that a pod is in by its controller; None: it is in none.
+
+    Args:
+        is_followed: whether parents of a kind (``ObjectKind.qualified``) are known.
+    """
+    if not pod.owner:
+        return None
+    made_by = (pod.controller_group, pod.controller.partition("/")[0])
+    for row in _rows(policy, made_by):
+        if not is_followed(row.kind.qualified):
+            continue
+        named = row.find(pod)
+        if named is not None:
+            return GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.kind.qualified, named[1])
+    return None
+
+
+def _rows(policy: GangPolicy, made_by: tuple[str, str]) -> Iterator[ParentRow]:
+    """Rows that may be about the pods of a controller; those of the policy come first."""
+    for rule in policy.parents:
+        row = _row_of_rule(rule)
+        if row.made_by in (None, made_by):
+            yield row
+    for row in _ROWS_BY_CONTROLLER.get(made_by, ()):
+        if row.controller in policy.controllers:
+            yield row
+
+
+def kinds_of(policies: Iterable[GangPolicy]) -> dict[ObjectKind, ParentRule | None]:
+    """The kinds of parents that policies follow, and the rule where one of them names the kind.
+
+    Of several rules about a kind the first counts.
+    """
+    kinds: dict[ObjectKind, ParentRule | None] = {}
+    for policy in policies:
+        kinds.update((row.kind, None) for row in _ROWS if row.controller in policy.controllers)
+        for rule in policy.parents:
+            kinds.setdefault(kind_of_rule(rule), rule)
+    return kinds
+
+
+# --- objects ---
+
+_READERS: Final[Mapping[ObjectKind, tuple[type[parent_sizes.WireParent], Callable[[Any, str], GangParent]]]] = {
+    JOB: (parent_sizes.WireJob, parent_sizes.to_job),
+    JOB_SET: (parent_sizes.WireJobSet, parent_sizes.to_job_set),
+    LEADER_WORKER_SET: (parent_sizes.WireLeaderWorkerSet, parent_sizes.to_leader_worker_set),
+    RAY_CLUSTER: (parent_sizes.WireRayCluster, parent_sizes.to_ray_cluster),
+    POD_GANG: (parent_sizes.WirePodGang, parent_sizes.to_pod_gang),
+    **dict.fromkeys(KUBEFLOW, (parent_sizes.WireKubeflowJob, parent_sizes.to_kubeflow_job)),
+}
+#: The wire struct of each built-in kind.
+PARENT_WIRES: Final = {kind: _READERS[kind][0] for kind in PARENTS}
+
+
+def parent_reader(kind: ObjectKind, rule: ParentRule | None = None) -> Callable[[bytes | msgspec.Raw], GangParent]:
+    """What reads objects of a kind; an object of the wrong shape is read as one with a problem.
+
+    Args:
+        rule: of the policy that names the kind; None: a built-in one.
+    """
+    wire: type[parent_sizes.WireParent] = parent_sizes.WireOwnParent
+    if rule is None:
+        wire, to_parent = _READERS[kind]
+    else:
+        to_parent = parent_sizes.own_parent_reader(rule)
+    decode = msgspec.json.Decoder(wire).decode
+    decode_outline = msgspec.json.Decoder(parent_sizes.WireParent).decode
+
+    def read(raw: bytes | msgspec.Raw) -> GangParent:
+        try:
+            return to_parent(decode(raw), kind.qualified)
+        except (ModelError, msgspec.ValidationError) as error:
+            return parent_sizes.unreadable_parent(decode_outline(raw), kind.qualified, str(error)[:_MAX_SHOWN])
+
+    return read
+
+
+def to_gang_parent(item: Mapping[str, Any], kind: ObjectKind) -> GangParent:
+    """The parent of a built-in kind, from an object of a dump.
+
+    Raises:
+        ModelError, msgspec.ValidationError: it does not match its kind.
+    """
+    wire, to_parent = _READERS[kind]
+    return to_parent(msgspec.convert(item, wire), kind.qualified)

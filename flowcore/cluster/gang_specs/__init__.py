@@ -1,0 +1,1 @@
+"""What a gang needs: from the annotations of its pods, or from the controller that makes them."""

@@ -1,0 +1,140 @@
+"""Watches the controllers that make gangs, as far as policies follow them.
+
+A kind that no policy follows is not watched. A kind that the cluster does not serve, or that the account may not list,
+has no gangs: its pods are planned one by one. The reflector says so in the log once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from flowcore.api.gang_parents import kinds_of, parent_reader
+from flowcore.api.kinds import VOLCANO_JOB, ObjectKind
+from flowcore.api.parent_sizes import WireVolcanoJob, to_volcano_job
+from flowcore.cluster.kinds import GANG_PARENTS, VOLCANO_JOBS, Store
+from flowcore.model.gang_parents import GangController, GangParent, ParentRule
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.watches.reflector import Reflector
+from thalweg_operator.api.watches.sinks import ObjectSink
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.events import ParentsFollowed
+from thalweg_operator.shell import Shell
+
+#: Seconds between two looks at the policies and at what the API server answered.
+_EVERY: Final = 0.5
+#: Seconds that a start waits for the kinds to be listed.
+_PATIENCE: Final = 15.0
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The watch of one kind.
+
+    Attributes:
+        rule: of the policy that names the kind; None: a built-in one.
+    """
+
+    rule: ParentRule | None
+    reflector: Reflector[Any]
+    sink: ObjectSink[Any, Any]
+    task: asyncio.Task[None]
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether its objects are known, or may be soon."""
+        return not (self.reflector.absent or self.reflector.forbidden)
+
+
+class ParentWatches:
+    """The reflectors of kinds that policies follow."""
+
+    def __init__(self, shell: Shell, api_client: ApiClient, metrics: Metrics, bad_input: BadInput) -> None:
+        self._shell, self._api_client, self._metrics, self._bad_input = shell, api_client, metrics, bad_input
+        self._watches: dict[ObjectKind, _Watch] = {}
+
+    async def run(self) -> None:
+        """Watches until cancelled."""
+        try:
+            while True:
+                self.look()
+                for watch in self._watches.values():
+                    if watch.task.done():
+                        watch.task.result()  # a reflector ends by a fault of ours only
+                await asyncio.sleep(_EVERY)
+        finally:
+            for watch in self._watches.values():
+                watch.task.cancel()
+
+    async def listed(self) -> None:
+        """Returns when the API server has answered for each kind that policies follow, or does not for a while.
+
+        Then only pods of that kind wait.
+        """
+        self.look()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.gather(*(watch.reflector.answered.wait() for watch in self._watches.values()))
+        self.look()
+
+    def look(self) -> None:
+        """Begins and ends watches as the policies say now, and tells the cluster which kinds are known."""
+        wanted = self._wanted()
+        for kind, watch in list(self._watches.items()):
+            if kind not in wanted or watch.rule != wanted[kind]:
+                watch.task.cancel()
+                del self._watches[kind]
+                for key in watch.sink.keys():  # noqa: SIM118 - a sink is not a mapping
+                    watch.sink.delete(key)
+        for kind, rule in wanted.items():
+            if kind not in self._watches:
+                self._watches[kind] = self._begin(kind, rule)
+        followed = frozenset(kind.qualified for kind, watch in self._watches.items() if watch.is_followed)
+        if followed != self._shell.cluster.parent_gangs.followed:
+            self._shell.apply(ParentsFollowed(followed))
+
+    def _wanted(self) -> dict[ObjectKind, ParentRule | None]:
+        policies = [policy.gangs for policy in self._shell.cluster.policies.ordered]
+        wanted = kinds_of(policies)
+        if any(GangController.VOLCANO_JOB in policy.controllers for policy in policies):
+            wanted[VOLCANO_JOB] = None
+        return wanted
+
+    def _begin(self, kind: ObjectKind, rule: ParentRule | None) -> _Watch:
+        store: Store[Any, Any] = VOLCANO_JOBS if kind == VOLCANO_JOB else GANG_PARENTS
+        sink = ObjectSink(self._shell, kind, store)
+        name = f"{kind.plural}.{kind.group}"
+        path, *older_paths = kind.paths
+        reflector = Reflector(
+            name,
+            path,
+            self._api_client,
+            self._decoder(kind, rule, name),
+            sink,
+            self._metrics,
+            self._bad_input,
+            self._api_client.outages,
+            may_be_absent=True,
+            older=older_paths,
+        )
+        return _Watch(rule, reflector, sink, asyncio.create_task(reflector.run(), name=f"reflector {name}"))
+
+    def _decoder(self, kind: ObjectKind, rule: ParentRule | None, name: str) -> Callable[[bytes | msgspec.Raw], Any]:
+        if kind == VOLCANO_JOB:
+            decode = msgspec.json.Decoder(WireVolcanoJob).decode
+            return lambda raw: to_volcano_job(decode(raw))
+        read = parent_reader(kind, rule)
+
+        def read_and_report(raw: bytes | msgspec.Raw) -> GangParent:
+            parent = read(raw)
+            if parent.problem:
+                self._bad_input.refuse(name, "size", f"{parent.key.namespace}/{parent.key.name}", parent.problem)
+            return parent
+
+        return read_and_report

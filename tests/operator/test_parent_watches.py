@@ -1,0 +1,140 @@
+"""Controllers that make gangs are watched while a policy follows them, and cost nothing elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+from support.fake_api import connected, listening
+from support.operator import until
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches.parent_watches import ParentWatches
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.events import ObjectSet, ParentsFollowed
+from thalweg_operator.shell import Shell
+
+from flowcore.api.kinds import JOB, JOB_SET, PARENTS, RAY_CLUSTER, VOLCANO_JOB
+from flowcore.api.policies import parse_policy
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.cost_policy import KnownModels
+
+MODELS = KnownModels(("CPUMemory",))
+JOB_SETS = JOB_SET.paths[0]
+
+
+class _Shell:
+    """Takes what watches show."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+
+    def apply(self, event: Any) -> None:
+        match event:
+            case ParentsFollowed(kinds):
+                self.cluster.follow_parents(kinds)
+            case ObjectSet(store, key, value):
+                store.put(self.cluster, key, value)
+            case _:
+                raise AssertionError(event)
+
+
+class _Server:
+    """Serves JobSets and no other kind, or refuses them.
+
+    Attributes:
+        asked: how often each path was listed.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, int] = {}
+        self.forbidden = False
+        self.items: list[dict[str, Any]] = []
+        self.closed = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked[request.path] = self.asked.get(request.path, 0) + 1
+        if self.forbidden:
+            return web.json_response({"kind": "Status", "code": 403, "message": "no right"}, status=403)
+        if request.path != JOB_SETS:
+            return web.json_response({"kind": "Status", "code": 404, "message": "not served"}, status=404)
+        if "watch" in request.query:
+            stream = web.StreamResponse()
+            await stream.prepare(request)
+            await self.closed.wait()
+            return stream
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": self.items})
+
+
+@asynccontextmanager
+async def watching(folder: Path, server: _Server) -> AsyncIterator[tuple[_Shell, ParentWatches]]:
+    """Watches of parents on that server."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", server.answer)
+    shell, metrics = _Shell(), Metrics()
+    async with listening(app) as port, connected(port, folder) as client:
+        watches = ParentWatches(cast("Shell", shell), client, metrics, BadInput(metrics))
+        await watches.listed()
+        task = asyncio.create_task(watches.run())
+        try:
+            yield shell, watches
+        finally:
+            server.closed.set()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def followed(shell: _Shell) -> frozenset[str]:
+    """The kinds whose pods follow their parents."""
+    kinds = shell.cluster.parent_gangs.followed
+    assert kinds is not None
+    return kinds
+
+
+async def test_kinds_that_are_not_served_are_not_followed(tmp_path: Path) -> None:
+    """Each is asked for once; JobSets are there, and Jobs are followed by no policy, so nobody asks for them."""
+    server = _Server()
+    server.items = [{"metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": {}}]
+    async with watching(tmp_path, server) as (shell, _):
+        assert followed(shell) == {JOB_SET.qualified}
+        assert [key.name for key in shell.cluster.gangs.parents] == ["train"]
+        expected = {path for kind in (*PARENTS, VOLCANO_JOB) if kind != JOB for path in kind.paths}
+        assert set(server.asked) == expected
+        assert {server.asked[path] for path in expected - {JOB_SETS}} == {1}
+
+
+async def test_kinds_that_are_refused_are_not_followed_until_there_is_a_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their pods are single pods meanwhile."""
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._ABSENT", 0.2)
+    server = _Server()
+    server.forbidden = True
+    async with watching(tmp_path, server) as (shell, _):
+        assert followed(shell) == frozenset()
+        server.forbidden = False
+        await until(lambda: followed(shell) == {JOB_SET.qualified}, 30, lambda: str(followed(shell)))
+
+
+async def test_policies_begin_and_end_watches(tmp_path: Path) -> None:
+    """A kind that no policy follows any more is forgotten, and one that a policy names is asked for."""
+    server = _Server()
+    server.items = [{"metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": {}}]
+    async with watching(tmp_path, server) as (shell, watches):
+        rule = {"apiVersion": "example.com/v1", "kind": "Training", "plural": "trainings", "size": ["spec.n"]}
+        gangs = {"controllers": ["RayCluster"], "parents": [rule]}
+        spec = {"selects": {"podSelector": {}}, "gangs": gangs}
+        none = parse_policy("b", {"selects": {"podSelector": {}}, "gangs": {"controllers": []}}, MODELS)
+        # Without the built-in policy, which follows all of them.
+        shell.cluster.policies._ordered = (parse_policy("a", spec, MODELS), none)
+        watches.look()
+        assert not shell.cluster.gangs.parents
+        await until(
+            lambda: "/apis/example.com/v1/trainings" in server.asked, 15, lambda: f"the new kind; {server.asked}"
+        )
+        assert RAY_CLUSTER.paths[0] in server.asked
+        await until(lambda: followed(shell) == frozenset(), 15, lambda: str(followed(shell)))
