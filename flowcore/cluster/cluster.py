@@ -8,6 +8,7 @@ holds its room too, as in kube-scheduler.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,7 +16,6 @@ import msgspec
 from flowcore.api.base import Interner
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
-from flowcore.cluster.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -24,7 +24,9 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
+from flowcore.cluster.pod_groups.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.replaced_pod import victim_key
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -116,8 +118,8 @@ class Cluster:
         self.gangs = GangRegistry()
         self.parent_gangs = ParentGangs(self.policies)
         self.volcano_jobs: dict[tuple[str, str], VolcanoJob] = {}
-        #: Pods as they are written, where ``pods`` has them with the priority of their group.
-        self._as_written: dict[str, Pod] = {}
+        #: Pods as they are written, by the gang that they name: ``pods`` has them with the priority of their group.
+        self._as_written: dict[GangKey, dict[str, Pod]] = {}
         self._intern = Interner()
         self.occupancy = Occupancy()
         self.numa = NumaIndex()
@@ -179,18 +181,21 @@ class Cluster:
 
     # --- pods ---
 
-    def put_pod(self, pod: Pod, reserved: PodSignature | None = None) -> PodChange:
+    def put_pod(self, pod: Pod, reserved: PodSignature | None = None, *, as_given: bool = False) -> PodChange:
         """Takes a new or changed pod.
 
         Args:
             reserved: a reservation that has ended counted the pod on its node by this signature, and it still counts so
                 for the rules between pods. None: none did.
+            as_given: whether its priority and preemption policy count whatever its group says, until that changes.
         """
         pod = self.version.as_scheduled(pod)
         key = pod.key
         self.parent_gangs.put_pod(pod)
-        pod = self._as_member(self.parent_gangs.with_gang(pod, self.namespaces))
+        pod = self.parent_gangs.with_gang(pod, self.namespaces)
         old = self.pods.get(key)
+        self._note_written(old, pod)
+        pod = pod if as_given else self._as_member(pod)
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
@@ -213,7 +218,7 @@ class Cluster:
     def remove_pod(self, key: str) -> PodChange:
         """A pod is gone."""
         old = self.pods.pop(key, None)
-        self._as_written.pop(key, None)
+        self._note_written(old, None)
         gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
@@ -225,17 +230,25 @@ class Cluster:
 
     def as_written(self, key: str) -> Pod | None:
         """A pod with its own priority, also where that of its group counts; None: there is none."""
-        return self._as_written.get(key) or self.pods.get(key)
+        pod = self.pods.get(key)
+        return pod if pod is None or pod.gang is None else self._as_written[pod.gang.key][key]
+
+    def _note_written(self, old: Pod | None, new: Pod | None) -> None:
+        before, now = (None if pod is None or pod.gang is None else pod.gang.key for pod in (old, new))
+        if before is not None and old is not None and before != now:
+            of_gang = self._as_written[before]
+            del of_gang[old.key]
+            if not of_gang:
+                del self._as_written[before]
+        if now is not None and new is not None:
+            self._as_written.setdefault(now, {})[new.key] = new
 
     def _as_member(self, pod: Pod) -> Pod:
         """A pod with the priority of its group, if that has one."""
         group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
-        member = pod if group is None else with_group_priority(pod, group.spec, self._intern)
-        if member is pod:
-            self._as_written.pop(pod.key, None)
-        else:
-            self._as_written[pod.key] = pod
-        return member
+        if group is None:
+            return pod
+        return with_group_priority(pod, self.gangs.composites.urgency_of(group), self._intern)
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -422,28 +435,40 @@ class Cluster:
         return self.budgets.set(key, budget)
 
     def put_pod_group(self, group: PodGroup) -> bool:
-        """Takes a new or changed PodGroup. Returns whether pods wait for it."""
-        before = self.gangs.groups.get(group.key)
-        changed = self.gangs.put_group(group)
-        self._follow_priority(group.key, group.spec, before.spec if before is not None else GangSpec())
-        self.occupancy.generation += changed
-        return changed
+        """Takes a new or changed PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
+        return self._change_groups(lambda: self.gangs.put_group(group), [group.key])
 
     def remove_pod_group(self, key: GangKey) -> bool:
-        """Drops a PodGroup. Returns whether pods wait for it."""
-        before = self.gangs.groups.get(key)
-        changed = self.gangs.drop_group(key)
-        if before is not None:
-            self._follow_priority(key, GangSpec(), before.spec)
+        """Drops a PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
+        return self._change_groups(lambda: self.gangs.drop_group(key), [key])
+
+    def set_composite_group(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
+        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for it, or others for its pods."""
+        below = self.gangs.composites.below(key)
+        return self._change_groups(lambda: self.gangs.put_composite(key, composite), below)
+
+    def _change_groups(self, change: Callable[[], bool], keys: Iterable[GangKey]) -> bool:
+        """Has a change of groups made; pods of these PodGroups, which may be there already, get their priority."""
+        before = {key: self._urgency(key) for key in keys}
+        changed = change()
+        for key, urgency in before.items():
+            changed |= self._follow_priority(key, self._urgency(key), urgency)
         self.occupancy.generation += changed
         return changed
 
-    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> None:
-        """Its pods may have come before the group, or stay after it."""
-        if changes_priority(spec, before):
-            for pod in [self.as_written(each) for each in self.gangs.order(key)]:
-                if pod is not None:
-                    self.put_pod(pod)
+    def _urgency(self, key: GangKey) -> GangSpec:
+        group = self.gangs.groups.get(key)
+        return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
+
+    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> bool:
+        """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority."""
+        if not changes_priority(spec, before):
+            return False
+        pods = self._as_written.get(key, {})
+        priorities = {name: self.pods[name].pod_class.priority for name in pods}
+        for pod in list(pods.values()):
+            self.put_pod(pod)
+        return any(self.pods[name].pod_class.priority != priority for name, priority in priorities.items())
 
     def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""
@@ -495,6 +520,7 @@ class Cluster:
             before = self.pods[key]
             pod = self.parent_gangs.with_gang(before, self.namespaces)
             if pod is not before:
+                self._note_written(before, pod)
                 self.pods[key] = pod
                 changed |= self.gangs.put(pod)
                 changed |= self._set_waiting(key, pod)[0]

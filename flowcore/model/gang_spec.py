@@ -159,6 +159,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         problem: why it cannot be read; "" when it can.
+        parent: name of the CompositePodGroup that it belongs to; "": to none. Of Kubernetes' own source only.
         uid: of Kubernetes' own source and of Volcano's; "" elsewhere.
         generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
         owner: the uid of its controller, source VOLCANO; "" elsewhere.
@@ -168,6 +169,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     key: GangKey
     spec: GangSpec
     problem: str = ""
+    parent: str = ""
     uid: str = ""
     owner: str = ""
     phase: str = ""
@@ -176,4 +178,5 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     def plans_as(self, before: PodGroup | None) -> bool:
         """Whether plans cannot tell it from an earlier version of it."""
-        return before is not None and (self.spec, self.problem) == (before.spec, before.problem)
+        read = (self.spec, self.problem, self.parent)
+        return before is not None and read == (before.spec, before.problem, before.parent)

@@ -14,10 +14,10 @@ from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
-from flowcore.cluster.kinds import DISRUPTION_BUDGETS
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
@@ -134,6 +134,22 @@ async def test_a_budget_that_allows_nothing() -> None:
     await scene.turn(3)
     assert not scene.asked
     assert "Insufficient cpu" in scene.told["u"]
+
+
+@pytest.mark.parametrize("now", [GangSpec(0, priority=2000), None])
+async def test_the_group_of_a_victim_is_another_one_now(now: GangSpec | None) -> None:
+    """Its pods are of a higher priority by now, so the one that was to leave stays."""
+    scene, key = EvictionScene(), GangKey(GangSource.NATIVE, "ns", "g")
+    scene.node("n")
+    scene.state.apply(ObjectSet(GROUPS_OF_PODS, key, PodGroup(key, GangSpec(0, priority=0))))
+    scene.pod("runs", 1000, pod_class=sized(1000, 5000), node_name="n", gang=GangRef(key))
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    assert scene.evictions() == ["runs"]
+    scene.state.apply(ObjectSet(GROUPS_OF_PODS, key, None if now is None else PodGroup(key, now)))
+    assert not scene.evictions()
+    scene.tick()
+    assert not scene.state.victims
 
 
 @pytest.mark.parametrize(

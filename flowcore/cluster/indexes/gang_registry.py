@@ -8,11 +8,13 @@ does not help the gang now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
+from flowcore.cluster.pod_groups.composites import CompositeGroups
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.pods import Pod
@@ -97,6 +99,7 @@ class GangRegistry:
     def __init__(self) -> None:
         #: PodGroup objects.
         self.groups: dict[GangKey, PodGroup] = {}
+        self.composites = CompositeGroups()
         #: Objects that say what the gangs of their pods need.
         self.parents: dict[ParentKey, GangParent] = {}
         #: Gangs with pods, by their parent.
@@ -170,16 +173,42 @@ class GangRegistry:
         self.groups[group.key] = group
         if group.plans_as(before):
             return False  # its status alone changed
-        self._states.pop(group.key, None)
-        return self._affects_waiting(GangRef(group.key, group.spec))
+        around = self._forget_beside(before)
+        self.composites.put_group(group, before)
+        around |= self._forget_beside(group)
+        return self._affects_waiting(GangRef(group.key, group.spec)) or around
 
     def drop_group(self, key: GangKey) -> bool:
         """A PodGroup is gone; returns whether pods wait for it."""
         before = self.groups.pop(key, None)
         if before is None:
             return False
-        self._states.pop(key, None)
-        return self._affects_waiting(GangRef(key, before.spec))
+        around = self._forget_beside(before)
+        self.composites.drop_group(before)
+        return self._affects_waiting(GangRef(key, before.spec)) or around
+
+    def put_composite(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
+        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for what it says now."""
+        if self.composites.objects.get(key) == composite:
+            return False
+        around = self._forget_states(self.composites.concerned(key))
+        self.composites.put(key, composite)
+        return self._forget_states(self.composites.concerned(key)) or around
+
+    def _forget_beside(self, group: PodGroup | None) -> bool:
+        """Has a PodGroup looked at anew, and those placed together with it; returns whether pods of those wait."""
+        if group is None:
+            return False
+        self._states.pop(group.key, None)
+        return self._forget_states(self.composites.beside(group))
+
+    def _forget_states(self, keys: Iterable[GangKey]) -> bool:
+        waits = False
+        for key in keys:
+            self._states.pop(key, None)
+            members = self._members.get(key)
+            waits |= members is not None and bool(members.waiting)
+        return waits
 
     def set_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a parent of gangs; None: it is gone. Returns whether pods wait for it."""
@@ -200,7 +229,7 @@ class GangRegistry:
         if members is None:
             return False
         group = self.groups.get(gang.key)
-        in_group = gang.spec.group or (group is not None and group.spec.group) or gang.key.part
+        in_group = gang.spec.group or gang.key.part or (group is not None and (group.spec.group or group.parent))
         return bool(members.waiting or in_group)
 
     # --- what it comes to ---
@@ -270,8 +299,10 @@ class GangRegistry:
             if group is None:
                 resolved = ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{key.display_name} does not exist")
             else:
-                reason = f"{key.display_name}: {group.problem}" if group.problem else ""
-                resolved = ResolvedGangSpec(group.spec, deciding_owner(pods), reason)
+                spec, reason = self.composites.spec_of(group)
+                if group.problem:
+                    reason = f"{key.display_name}: {group.problem}"
+                resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
         elif key.source is GangSource.CONTROLLER:
             resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
         else:

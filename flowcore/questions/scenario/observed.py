@@ -63,7 +63,8 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     edits = Edits(scenario)
     try:
         for pod in chosen.values():
-            edits.put_pod(msgspec.structs.replace(to_waiting(pod, now), preempts=False))  # no other pod leaves for them
+            alone = msgspec.structs.replace(to_waiting(pod, now), preempts=False)  # no other pod leaves for them
+            edits.put_pod(alone, as_given=True)
         plan = plan_scenario(scenario, now, models)
     finally:
         edits.undo()

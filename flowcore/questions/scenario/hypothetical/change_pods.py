@@ -64,7 +64,7 @@ def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
         if pod.deleting:
             edits.remove_pod(pod.key)
         else:
-            edits.put_pod(to_waiting(pod, now))
+            edits.put_pod(to_waiting(pod, now), as_given=True)
 
 
 def _release_devices(edits: Edits, pod: Pod) -> None:
@@ -91,7 +91,8 @@ def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:
     pod = find_pod(edits, change.pod, context)
     if change.node not in edits.scenario.cluster.nodes:
         raise UnknownName("", f"there is no node {change.node}")
-    edits.put_pod(msgspec.structs.replace(pod, node_name=change.node, nominated_node="", planned_node=""))
+    moved = msgspec.structs.replace(pod, node_name=change.node, nominated_node="", planned_node="")
+    edits.put_pod(moved, as_given=True)
 
 
 def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
@@ -100,4 +101,4 @@ def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
     Raises:
         ModelError: there is no such pod, or a value of the change is none that it may have.
     """
-    edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted))
+    edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted), as_given=True)

@@ -58,11 +58,11 @@ class Edits:
         cluster, before = self._cluster, self._cluster.nodes.get(name)
         self._note("node", name, lambda: cluster.remove_node(name) if before is None else cluster.put_node(before))
 
-    def put_pod(self, pod: Pod) -> None:
-        """Adds or replaces a pod."""
+    def put_pod(self, pod: Pod, *, as_given: bool = False) -> None:
+        """Adds or replaces a pod; ``as_given`` as for ``Cluster.put_pod``."""
         self._note_pod(pod.key)
         self._note_gang(pod)
-        self._cluster.put_pod(pod)
+        self._cluster.put_pod(pod, as_given=as_given)
 
     def remove_pod(self, key: str) -> None:
         """Removes a pod."""

@@ -21,7 +21,7 @@ def make_claims(edits: Edits, keys: Iterable[str]) -> None:
         keys: of pods.
     """
     for key in keys:
-        pod = edits.scenario.cluster.pods.get(key)
+        pod = edits.scenario.cluster.as_written(key)
         if pod is not None and not pod.node_name and not pod.terminal and pod.pod_class.devices is not None:
             _make_claims(edits, pod, pod.pod_class.devices)
 
