@@ -396,7 +396,7 @@ def test_a_stranger_in_a_group() -> None:
     ("spec", "size"),
     [
         ({"pytorchReplicaSpecs": {"Master": {}, "Worker": {"replicas": 3}}}, 4),
-        ({"pytorchReplicaSpecs": {"Worker": {"replicas": 8}}, "elasticPolicy": {"minReplicas": 2, "maxReplicas": 8}}, 2),
+        ({"pytorchReplicaSpecs": {"Worker": {"replicas": 8}}, "elasticPolicy": {"minReplicas": 2}}, 2),
         ({"pytorchReplicaSpecs": {"Worker": {"replicas": 4}},
           "runPolicy": {"schedulingPolicy": {"minAvailable": 3}}}, 3),
         ({"pytorchReplicaSpecs": {"Worker": {"replicas": 4}},
