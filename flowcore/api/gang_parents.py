@@ -34,6 +34,16 @@ from flowcore.model.selectors import value_of
 
 #: Name of a pod's parent and the part of it that the pod is in; None: it names none.
 NamedParent = tuple[str, str] | None
+_JOB_SET_LABELS: Final = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "jobset.sigs.k8s.io/job-index",
+)
+_LEADER_WORKER_LABELS: Final = (
+    "leaderworkerset.sigs.k8s.io/name",
+    "leaderworkerset.sigs.k8s.io/group-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+)
 _KUBEFLOW_NAME: Final = "training.kubeflow.org/job-name"
 _MAX_SHOWN: Final = 200
 
@@ -68,19 +78,12 @@ def _indexed(pod: Pod) -> NamedParent:
 
 
 def _job_set(pod: Pod) -> NamedParent:
-    name, role, index = (
-        value_of(pod.labels, f"jobset.sigs.k8s.io/{label}")
-        for label in ("jobset-name", "replicatedjob-name", "job-index")
-    )
-    is_backed = name and role and _controller_name(pod) == f"{name}-{role}-{index}"
-    return (name, role) if is_backed and name and role else None
+    name, role, index = (value_of(pod.labels, label) or "" for label in _JOB_SET_LABELS)
+    return (name, role) if name and _controller_name(pod) == f"{name}-{role}-{index}" else None
 
 
 def _leader_worker_set(pod: Pod) -> NamedParent:
-    name, group, worker = (
-        value_of(pod.labels, f"leaderworkerset.sigs.k8s.io/{label}")
-        for label in ("name", "group-index", "worker-index")
-    )
+    name, group, worker = (value_of(pod.labels, label) or "" for label in _LEADER_WORKER_LABELS)
     if not name or not group:
         return None
     if worker == "0":
@@ -218,10 +221,9 @@ def parent_reader(kind: ObjectKind, rule: ParentRule | None = None) -> Callable[
 
 
 def to_gang_parent(item: Mapping[str, Any], kind: ObjectKind) -> GangParent:
-    """The parent of a built-in kind, from an object of a dump.
+    """The parent of a built-in kind, from an object of a dump; one of the wrong shape is read as one with a problem.
 
     Raises:
-        ModelError, msgspec.ValidationError: it does not match its kind.
+        msgspec.ValidationError: its metadata cannot be read.
     """
-    wire, to_parent = _READERS[kind]
-    return to_parent(msgspec.convert(item, wire), kind.qualified)
+    return parent_reader(kind)(msgspec.json.encode(item))

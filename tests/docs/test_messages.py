@@ -60,6 +60,7 @@ INTERNAL = {
     "not ready after {} s",
     "not started",
     "own terms",
+    "phase of PodGroups",
     "policy status",
     "queue status",
     "running pods' terms",

@@ -15,6 +15,7 @@ from support.audit import AuditedRequest, audited, refused
 from support.cluster_scenario import POLICIES, ClusterScenario
 from support.device_driver import report
 from support.operator import Operator, free_address, running_operator, until
+from support.parents import install_parents, start_volcano_job
 from support.proxy import ApiProxy, proxied
 from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
 from support.steering import DelayingProxy, count, gates_in_effect, mutual_tls
@@ -23,6 +24,7 @@ from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import object_path
 from thalweg_view.callers.access import AUDIENCE
 
+from flowcore.api.kinds import PARENTS, VOLCANO_JOB
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.api.storage_objects import SELECTED_NODE
 from flowcore.model.policies import GATE, SCHEDULER_NAME
@@ -52,6 +54,7 @@ async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
         await api.delete(path)
     for each in (crd for file in KINDS for crd in yaml.safe_load_all(file.read_text())):
         await api.apply(each)
+    await install_parents(api, *PARENTS, VOLCANO_JOB)
     metadata = {"name": SERVICE, "namespace": "thalweg-system"}
     ports = [{"name": "extender", "port": 8443}]
     await api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
@@ -105,6 +108,8 @@ def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
     """
     if right.resource == "resourceclaims/binding":
         right = right._replace(resource="resourceclaims/status")
+    elif right.resource == "podgroups/status":  # no release of Volcano has it yet
+        right = right._replace(resource="podgroups")
     return any(
         (right.verb == each.verb or (right.verb, each.verb, each.status) == ("create", "patch", 201))
         and (each.group, each.resource) == (right.group, right.resource)
@@ -218,6 +223,8 @@ async def test_the_rights_are_enough_and_each_is_used(
     await scene.delete("asks")
     await give_volumes(scene)
     await api.wait_for(await create_group(scene, "group"), is_scheduled)
+    await scene.policy("jobs", selects={"podSelector": {"matchLabels": {"of": "jobs"}}}, gangs={"controllers": ["Job"]})
+    await start_volcano_job(api, scene.namespace, SCHEDULER_NAME)
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
