@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from flowcore.api.pod_objects import WireContainer, WireContainerStatus, WirePodSpec, WirePodStatus
 from flowcore.model.devices import may_be_devices
 from flowcore.model.pods import HostPort
@@ -11,13 +9,10 @@ from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
 from flowcore.model.resources import Amounts, NanoList, pod_total, raise_to, read_list
 
-#: A container: whether it is an init container, and its place among these.
-_At = tuple[bool, int]
-
 
 def requests_of(spec: WirePodSpec) -> NanoList:
     """The pod's requests."""
-    return _total(spec, _asked(spec), _pod_level(spec))
+    return _total(spec, _asked(spec), _pod_level(spec), overhead=True)
 
 
 def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
@@ -26,26 +21,24 @@ def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
     What it asks for, what its node has promised and what its containers have; where the node says the last two of the
     pod as a whole, that counts. kube-scheduler 1.37 counts so, and adds overhead that the node has added already.
     """
-    held, infeasible = _held(status), _is_infeasible(status)
-    asked = _asked(spec)
-    allocated, actual = dict(asked), dict(asked)
-    for at, wire in _containers(spec):
-        seen, unknown = held.get(wire.name), {} if infeasible else asked[at]
-        promised = None if seen is None else seen.allocated_resources
+    held, infeasible, asked = _held(status), _is_infeasible(status), _asked(spec)
+    allocated, actual = list[NanoList](), list[NanoList]()
+    for container, requests in zip(_containers(spec), asked, strict=True):
+        seen, where = held.get(container.name), f"status.containerStatuses[{container.name}]"
+        promised: NanoList = {} if infeasible else requests
+        if seen is not None and seen.allocated_resources is not None:
+            promised = read_list(seen.allocated_resources, f"{where}.allocatedResources")
+        allocated.append(promised)
         has = None if seen is None or seen.resources is None else seen.resources.requests
-        where = f"status.containerStatuses[{wire.name}]"
-        allocated[at] = unknown if promised is None else read_list(promised, f"{where}.allocatedResources")
-        actual[at] = allocated[at] if has is None else read_list(has, f"{where}.resources.requests")
-    sums = [_sum(spec, allocated), _sum(spec, actual)]
-    whole = None if status.resources is None else status.resources.requests
-    if whole is not None and status.allocated_resources is not None:
-        sums = [
-            read_list(status.allocated_resources, "status.allocatedResources"),
-            read_list(whole, "status.resources.requests"),
-        ]
-    total: NanoList = {} if infeasible else _sum(spec, asked)
-    for each in sums:
-        raise_to(total, each)
+        actual.append(promised if has is None else read_list(has, f"{where}.resources.requests"))
+    reported = status.resources is not None and status.resources.requests is not None
+    if reported and status.allocated_resources is not None:
+        sums = whole_amounts(status)
+    else:
+        sums = [_total(spec, allocated), _total(spec, actual)]
+    total: NanoList = {} if infeasible else _total(spec, asked)
+    for amounts in sums:
+        raise_to(total, amounts)
     pod_level = _pod_level(spec)
     if pod_level and status.resources is not None:
         pod_level = _largest(pod_level, status, infeasible=infeasible)
@@ -56,20 +49,21 @@ def resized_usage_by_container(spec: WirePodSpec, status: WirePodStatus) -> Nano
     """The same as kube-scheduler before 1.37 counts it: the largest of three amounts of each container, added up."""
     held, infeasible = _held(status), _is_infeasible(status)
     amounts = _asked(spec)
-    for at, wire in _containers(spec):
-        seen, (is_init, _) = held.get(wire.name), at
-        if seen is None or seen.resources is None or (is_init and wire.restart_policy != "Always"):
+    regular = len(spec.containers or ())
+    for place, container in enumerate(_containers(spec)):
+        seen, stays = held.get(container.name), place < regular or container.restart_policy == "Always"
+        if seen is None or seen.resources is None or not stays:
             continue
-        where = f"status.containerStatuses[{wire.name}]"
-        largest: NanoList = {} if infeasible else dict(amounts[at])
+        where = f"status.containerStatuses[{container.name}]"
+        largest: NanoList = {} if infeasible else dict(amounts[place])
         raise_to(largest, read_list(seen.resources.requests, f"{where}.resources.requests"))
         raise_to(largest, read_list(seen.allocated_resources, f"{where}.allocatedResources"))
-        amounts[at] = largest
+        amounts[place] = largest
     pod_level = _pod_level(spec)
     if pod_level and status.resources is not None:
         largest = _largest(pod_level, status, infeasible=infeasible)
         pod_level = {name: largest.get(name, 0) for name in pod_level}
-    return _total(spec, amounts, pod_level)
+    return _total(spec, amounts, pod_level, overhead=True)
 
 
 def _held(status: WirePodStatus) -> dict[str, WireContainerStatus]:
@@ -78,49 +72,62 @@ def _held(status: WirePodStatus) -> dict[str, WireContainerStatus]:
 
 def _is_infeasible(status: WirePodStatus) -> bool:
     """The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible)."""
-    pending = next((each for each in status.conditions or () if each.type == "PodResizePending"), None)
+    pending = next((condition for condition in status.conditions or () if condition.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 
 
-def _containers(spec: WirePodSpec) -> list[tuple[_At, WireContainer]]:
-    containers = [((False, place), wire) for place, wire in enumerate(spec.containers or ())]
-    return containers + [((True, place), wire) for place, wire in enumerate(spec.init_containers or ())]
+def _containers(spec: WirePodSpec) -> list[WireContainer]:
+    """Init containers come last."""
+    return [*(spec.containers or ()), *(spec.init_containers or ())]
 
 
-def _asked(spec: WirePodSpec) -> dict[_At, NanoList]:
+def _asked(spec: WirePodSpec) -> list[NanoList]:
     """Requests of each container."""
-    asked = {}
-    for at, wire in _containers(spec):
-        field = f"spec.{'initContainers' if at[0] else 'containers'}[{at[1]}].resources.requests"
-        asked[at] = read_list(wire.resources.requests if wire.resources else None, field)
-    return asked
+    fields = [f"containers[{place}]" for place in range(len(spec.containers or ()))]
+    fields += [f"initContainers[{place}]" for place in range(len(spec.init_containers or ()))]
+    return [
+        read_list(container.resources.requests if container.resources else None, f"spec.{field}.resources.requests")
+        for field, container in zip(fields, _containers(spec), strict=True)
+    ]
 
 
 def _pod_level(spec: WirePodSpec) -> NanoList:
     return read_list(spec.resources.requests if spec.resources else None, "spec.resources.requests")
 
 
+def whole_amounts(status: WirePodStatus) -> list[NanoList]:
+    """What the node says that it has promised to the pod as a whole, and that its containers have."""
+    has = status.resources.requests if status.resources else None
+    return [
+        read_list(status.allocated_resources, "status.allocatedResources"),
+        read_list(has, "status.resources.requests"),
+    ]
+
+
 def _largest(pod_level: NanoList, status: WirePodStatus, *, infeasible: bool) -> NanoList:
-    """Amounts of the pod as a whole: what it asks for, has, and was promised."""
+    """Of a pod that asks for amounts as a whole."""
     largest: NanoList = {} if infeasible else dict(pod_level)
-    raise_to(largest, read_list(status.resources.requests if status.resources else None, "status.resources.requests"))
-    raise_to(largest, read_list(status.allocated_resources, "status.allocatedResources"))
+    for amounts in whole_amounts(status):
+        raise_to(largest, amounts)
     return largest
 
 
-def _sum(spec: WirePodSpec, amounts: Mapping[_At, NanoList]) -> NanoList:
-    """What containers with these amounts take together."""
-    return _add(spec, amounts, {}, {})
+def _total(
+    spec: WirePodSpec, amounts: list[NanoList], pod_level: NanoList | None = None, *, overhead: bool = False
+) -> NanoList:
+    """What containers with these amounts take together.
 
-
-def _total(spec: WirePodSpec, amounts: Mapping[_At, NanoList], pod_level: NanoList) -> NanoList:
-    return _add(spec, amounts, pod_level, read_list(spec.overhead, "spec.overhead"))
-
-
-def _add(spec: WirePodSpec, amounts: Mapping[_At, NanoList], pod_level: NanoList, overhead: NanoList) -> NanoList:
-    containers = [amounts[at] for at, _ in _containers(spec) if not at[0]]
-    starting = [(amounts[at], wire.restart_policy == "Always") for at, wire in _containers(spec) if at[0]]
-    return pod_total(containers, starting, pod_level, overhead)
+    Args:
+        pod_level: amounts of the pod as a whole, which count in place of the sums.
+        overhead: whether that of the pod is added.
+    """
+    regular = len(spec.containers or ())
+    starting = [
+        (requests, container.restart_policy == "Always")
+        for requests, container in zip(amounts[regular:], spec.init_containers or (), strict=True)
+    ]
+    added = read_list(spec.overhead, "spec.overhead") if overhead else {}
+    return pod_total(amounts[:regular], starting, pod_level or {}, added)
 
 
 def extended_requests_of(spec: WirePodSpec, requests: Amounts) -> ExtendedRequests:
@@ -186,7 +193,7 @@ def has_resize(status: WirePodStatus) -> bool:
     """Whether the kubelet reports amounts, which may differ from the requests of the spec."""
     reported = (status.container_statuses or []) + (status.init_container_statuses or [])
     return status.resources is not None or any(
-        each.resources is not None or each.allocated_resources is not None for each in reported
+        seen.resources is not None or seen.allocated_resources is not None for seen in reported
     )
 
 

@@ -17,7 +17,7 @@ from flowcore.api.pod_objects import (
     WirePodSpec,
     WirePodStatus,
 )
-from flowcore.api.pod_requests import has_resize, resized_usage, resized_usage_by_container
+from flowcore.api.pod_requests import has_resize, resized_usage, resized_usage_by_container, whole_amounts
 from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_spec
 from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
@@ -26,7 +26,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resource_claims import ClaimingPod
-from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, read_list, to_amounts
+from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 
 #: Usage of a bound pod whose requests cannot be read: it fills its node, so that no unknown room is given away.
 _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
@@ -196,15 +196,12 @@ def is_as_asked(status: WirePodStatus | None, reading: SpecReading) -> bool:
 
 def _covers(reading: SpecReading, status: WirePodStatus) -> bool:
     """Whether a pod requests all that its node reports of it as a whole."""
-    asked = dict(reading.requests)
+    requested = dict(reading.requests)
     try:
-        reported = [
-            read_list(status.allocated_resources, "status.allocatedResources"),
-            read_list(status.resources.requests if status.resources else None, "status.resources.requests"),
-        ]
+        reported = whole_amounts(status)
     except ModelError:
         return False
-    return all(amount <= asked.get(name, 0) for each in reported for name, amount in to_amounts(each))
+    return all(amount <= requested.get(name, 0) for amounts in reported for name, amount in to_amounts(amounts))
 
 
 def _ran(status: WirePodStatus) -> tuple[float, float]:

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+import click
 import pytest
+from thalweg.commands.up import up
 from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool
 from thalweg_controlplane.building import toolchain
 from thalweg_controlplane.building.build import KUBERNETES, MINOR_VERSION, source_key
@@ -81,8 +83,10 @@ def test_each_version_is_built_from_its_own_go_mod(fake_go: Path, minor_version:
 
 
 def test_versions_have_keys_of_their_own() -> None:
-    """So that one does not take the place of another in the cache."""
-    assert MINOR_VERSION in KUBERNETES
+    """So that one does not take the place of another in the cache. `thalweg up` takes each of them."""
+    (option,) = (each for each in up.params if each.name == "kubernetes_version")
+    assert isinstance(option.type, click.Choice)
+    assert (list(option.type.choices), option.default) == (list(KUBERNETES), MINOR_VERSION)
     assert len({source_key(minor_version) for minor_version in KUBERNETES}) == len(KUBERNETES)
 
 
