@@ -41,7 +41,15 @@ DEFAULT_CONTROLLERS = (
 
 #: API groups of the built-in kinds of parents.
 BUILT_IN_GROUPS = frozenset(
-    ("batch", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io", "scheduler.grove.io")
+    (
+        "batch",
+        "batch.volcano.sh",
+        "jobset.x-k8s.io",
+        "leaderworkerset.x-k8s.io",
+        "kubeflow.org",
+        "ray.io",
+        "scheduler.grove.io",
+    )
 )
 
 
