@@ -18,6 +18,7 @@ import msgspec
 from flowcore.api.base import Wire, WireMeta, to_labels
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_parents import GangParent, ParentKey, ParentRule, PartSize, VolcanoJob, VolcanoTask
+from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 
 _MAX_INT32: Final = 2**31 - 1
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -57,12 +58,13 @@ def parent_of(
     together: bool = False,
     owns_pods: bool = True,
 ) -> GangParent:
-    """A parent with these parts."""
+    """A parent with these parts; more than ``MAX_GANGS_IN_GROUP`` roles with pods are not placed together."""
     meta = wire.metadata
+    together = together and sum(size.is_open for _, size in roles) <= MAX_GANGS_IN_GROUP
     return GangParent(
         ParentKey(kind, meta.namespace or "default", meta.name),
         meta.uid or "",
-        tuple(roles),
+        dict(roles),
         together,
         owns_pods,
         deleting=meta.deletion_timestamp is not None,

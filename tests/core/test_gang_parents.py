@@ -29,6 +29,7 @@ from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.gang_parents import BUILT_IN_GROUPS
+from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
@@ -328,6 +329,16 @@ def test_a_pod_that_is_made_again_after_others_of_its_job_ended() -> None:
     for index in range(2):
         put(cluster, of_job_set("a", 0, index, phase="Succeeded", node="n"))
     assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
+
+
+def test_a_job_set_of_very_many_replicated_jobs() -> None:
+    """More gangs than a group may have are placed each by itself."""
+    count = MAX_GANGS_IN_GROUP + 1
+    jobs = [{**replicas(1)[0], "name": f"r{at}"} for at in range(count)]
+    pods = [of_job_set(f"r{at}", 0, 0) for at in range(count)]
+    assert {gang.atomic_group for gang in told(cluster_of(parent(JOB_SET, replicatedJobs=jobs), *pods))} == {""}
+    fewer = told(cluster_of(parent(JOB_SET, replicatedJobs=jobs[1:]), *pods[1:]))
+    assert len({gang.atomic_group for gang in fewer} - {""}) == 1
 
 
 def test_jobs_of_a_job_set_whose_indexes_fail_each_by_itself() -> None:
@@ -638,7 +649,7 @@ def test_a_policy_adds_a_kind() -> None:
     for at in range(4):
         put(cluster, pod(f"t-{at}", "example.com/v1/Training/t"))
     own_parent(RULE, cluster, head=1, groups=[{"count": 1}, {"count": 2}])
-    assert told(cluster) == [Gang("Training ml/t", 4)]
+    assert told(cluster) == [Gang("Training.example.com ml/t", 4)]
 
 
 def test_a_policy_adds_a_kind_by_label() -> None:
@@ -649,8 +660,17 @@ def test_a_policy_adds_a_kind_by_label() -> None:
     put(cluster, pod("t-0", "apps/v1/ReplicaSet/t-workers", labels=labels))
     put(cluster, pod("t-1", "apps/v1/ReplicaSet/other", labels=labels))
     own_parent(rule, cluster, n=1)
-    assert told(cluster) == [Gang("Training ml/t", 1)]
+    assert told(cluster) == [Gang("Training.example.com ml/t", 1)]
     assert cluster.pods["ml/t-1"].gang is None
+
+
+def test_kinds_of_the_same_name_are_told_apart() -> None:
+    """A policy names another group's RayCluster: rounds know gangs by these names."""
+    rule = RULE | {"kind": "RayCluster", "size": ["spec.n"]}
+    cluster = cluster_of(parent(RAY_CLUSTER, "t"), pod("a", "ray.io/v1/RayCluster/t"), parents=[rule], followed=None)
+    put(cluster, pod("b", "example.com/v1/RayCluster/t"))
+    own_parent(rule, cluster, n=1)
+    assert told(cluster) == [Gang("RayCluster ml/t", 1), Gang("RayCluster.example.com ml/t", 1)]
 
 
 def test_a_kind_that_two_policies_name_is_watched_once() -> None:
@@ -672,7 +692,7 @@ def test_a_size_that_a_path_does_not_lead_to(spec: dict[str, Any], problem: str)
     cluster = cluster_of(parents=[RULE], followed=None)
     put(cluster, pod("t-0", "example.com/v1/Training/t"))
     own_parent(RULE, cluster, **spec)
-    assert [gang.unschedulable_reason for gang in told(cluster)] == [f"Training ml/t: {problem}"]
+    assert [gang.unschedulable_reason for gang in told(cluster)] == [f"Training.example.com ml/t: {problem}"]
 
 
 @pytest.mark.parametrize(

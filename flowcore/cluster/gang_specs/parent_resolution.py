@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec
 from flowcore.model.gang_parents import GangParent, PartSize
-from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP, GangKey, GangSpec
+from flowcore.model.gang_spec import GangKey, GangSpec
 from flowcore.model.pods import Pod
 
 #: Of pods that are placed one by one: the parent asks for no more.
@@ -17,8 +17,6 @@ def resolve_parent(
     key: GangKey, parent: GangParent | None, pods: Collection[Pod], *, mixed: bool = False
 ) -> ResolvedGangSpec:
     """The requirements of a gang.
-
-    A group of more than ``MAX_GANGS_IN_GROUP`` parts is none: each part is placed by itself.
 
     Args:
         parent: None: it is not there, or not seen yet.
@@ -38,7 +36,7 @@ def resolve_parent(
     said = [pod.group_size for pod in pods if pod.group_size > 0 and pod.key not in strangers]
     if said and part.elsewhere is not None:
         size = max(0, min(said) - part.elsewhere)
-    if len(beside) > MAX_GANGS_IN_GROUP or (said and min(said) == 1):  # a leader without workers
+    if said and min(said) == 1:  # a leader without workers
         beside = ()
     group = tuple(sorted(GangKey(key.source, key.namespace, key.name, key.kind, name) for name in beside))
     ended = part.ended if part.jobs is None else part.ended + _succeeded_of_unfinished(pods)
