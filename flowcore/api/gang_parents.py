@@ -141,22 +141,17 @@ def may_have_parent(pod: Pod) -> bool:
     return pod.owner != "" and (pod.controller_group, pod.controller.partition("/")[0]) in _ROWS_BY_CONTROLLER
 
 
-def parent_gang(pod: Pod, policy: GangPolicy, is_followed: Callable[[str], bool]) -> GangKey | None:
-    """The gang that a pod is in by its controller; None: it is in none.
+def parent_gangs(pod: Pod, policy: GangPolicy, is_followed: Callable[[str], bool]) -> Iterator[GangKey]:
+    """The gangs that a pod may be in by its controller; it is in the first.
 
     Args:
         is_followed: whether parents of a kind (``ObjectKind.qualified``) are known.
     """
-    if not pod.owner:
-        return None
     made_by = (pod.controller_group, pod.controller.partition("/")[0])
-    for row in _rows(policy, made_by):
-        if not is_followed(row.kind.qualified):
-            continue
-        named = row.find(pod)
+    for row in _rows(policy, made_by) if pod.owner else ():
+        named = row.find(pod) if is_followed(row.kind.qualified) else None
         if named is not None:
-            return GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.kind.qualified, named[1])
-    return None
+            yield GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.kind.qualified, named[1])
 
 
 def _rows(policy: GangPolicy, made_by: tuple[str, str]) -> Iterator[ParentRow]:
@@ -176,10 +171,13 @@ def kinds_of(policies: Iterable[GangPolicy]) -> dict[ObjectKind, ParentRule | No
     Of several rules about a kind the first counts.
     """
     kinds: dict[ObjectKind, ParentRule | None] = {}
+    named: set[str] = set()
     for policy in policies:
         kinds.update((row.kind, None) for row in _ROWS if row.controller in policy.controllers)
         for rule in policy.parents:
-            kinds.setdefault(kind_of_rule(rule), rule)
+            if rule.kind not in named:
+                named.add(rule.kind)
+                kinds[kind_of_rule(rule)] = rule
     return kinds
 
 

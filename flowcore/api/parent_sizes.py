@@ -18,6 +18,7 @@ import msgspec
 from flowcore.api.base import Wire, WireMeta, to_labels
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_parents import GangParent, ParentKey, ParentRule, PartSize, VolcanoJob, VolcanoTask
+from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 
 _MAX_INT32: Final = 2**31 - 1
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -57,12 +58,13 @@ def parent_of(
     together: bool = False,
     owns_pods: bool = True,
 ) -> GangParent:
-    """A parent with these parts."""
+    """A parent with these parts; more than ``MAX_GANGS_IN_GROUP`` roles with pods are not placed together."""
     meta = wire.metadata
+    together = together and sum(size.is_open for _, size in roles) <= MAX_GANGS_IN_GROUP
     return GangParent(
         ParentKey(kind, meta.namespace or "default", meta.name),
         meta.uid or "",
-        tuple(roles),
+        dict(roles),
         together,
         owns_pods,
         deleting=meta.deletion_timestamp is not None,
@@ -93,6 +95,7 @@ class _JobSpec(Wire):
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str | None = None
+    backoff_limit_per_index: int | None = None
 
 
 class _JobStatus(Wire):
@@ -178,7 +181,8 @@ def to_job_set(wire: WireJobSet, kind: str) -> GangParent:
     """A JobSet: a part for each of its replicated jobs, all together unless some start after others.
 
     With exclusive topology by annotation its webhook refuses all pods of a Job but the first until that has a node:
-    then its pods are placed one by one.
+    then its pods are placed one by one. So are those of a Job whose indexes may fail each by itself: the JobSet does
+    not say which are not made again.
 
     Raises:
         ModelError: a number of replicas, parallelism or completions is no number of pods.
@@ -197,7 +201,8 @@ def to_job_set(wire: WireJobSet, kind: str) -> GangParent:
             pods = min(pods, _count(job.template.spec.completions, f"{template}.completions"))
         status = statuses.get(job.name, _ReplicatedJobStatus())
         ended = (max(0, status.succeeded or 0) + max(0, status.failed or 0)) * pods
-        if _pods_come_late(wire.metadata) or _pods_come_late(job.template.metadata):
+        come_late = _pods_come_late(wire.metadata) or _pods_come_late(job.template.metadata)
+        if come_late or job.template.spec.backoff_limit_per_index is not None:
             pods = 0
         roles.append((job.name, PartSize(_size(replicas * pods), ended, jobs=replicas)))
     return parent_of(wire, kind, roles, together=not in_order, owns_pods=False)

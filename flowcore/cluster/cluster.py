@@ -199,6 +199,7 @@ class Cluster:
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
+        gang_changed |= self.gangs.set_ways(key, self.parent_gangs.ways(pod, self.namespaces))
         self.numa.put_pod(old, pod)
         waiting_changed, gate_opened = self._set_waiting(key, pod)
         return PodChange(
@@ -219,7 +220,7 @@ class Cluster:
         """A pod is gone."""
         old = self.pods.pop(key, None)
         self._note_written(old, None)
-        gang_changed = self.gangs.drop(key)
+        gang_changed = self.gangs.drop(key) | self.gangs.set_ways(key, {})
         if old is not None:
             self.numa.drop_pod(old)
             self.parent_gangs.drop_pod(old)
@@ -511,12 +512,11 @@ class Cluster:
         Returns:
             Whether pods wait otherwise now.
         """
-        if self.parent_gangs.read_policies():
-            keys = [key for key, pod in self.pods.items() if namespace in (None, pod.namespace)]
-        else:
-            keys = list(self.parent_gangs.candidates(namespace))
+        if namespace is None and self.parent_gangs.read_policies():
+            for pod in self.pods.values():
+                self.parent_gangs.put_pod(pod)
         changed = False
-        for key in keys:
+        for key in list(self.parent_gangs.candidates(namespace)):
             before = self.pods[key]
             pod = self.parent_gangs.with_gang(before, self.namespaces)
             if pod is not before:
@@ -524,6 +524,7 @@ class Cluster:
                 self.pods[key] = pod
                 changed |= self.gangs.put(pod)
                 changed |= self._set_waiting(key, pod)[0]
+            changed |= self.gangs.set_ways(key, self.parent_gangs.ways(pod, self.namespaces))
         self.occupancy.generation += changed
         return changed
 

@@ -41,7 +41,15 @@ DEFAULT_CONTROLLERS = (
 
 #: API groups of the built-in kinds of parents.
 BUILT_IN_GROUPS = frozenset(
-    ("batch", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io", "scheduler.grove.io")
+    (
+        "batch",
+        "batch.volcano.sh",
+        "jobset.x-k8s.io",
+        "leaderworkerset.x-k8s.io",
+        "kubeflow.org",
+        "ray.io",
+        "scheduler.grove.io",
+    )
 )
 
 
@@ -58,8 +66,9 @@ class ParentKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=Tr
 
     @property
     def display_name(self) -> str:
-        """As users know it: "JobSet ml/train"."""
-        return f"{self.kind.partition('.')[0]} {self.namespace}/{self.name}"
+        """As users know it, and no two alike: "JobSet ml/train"; with the group where a policy names the kind."""
+        kind, _, group = self.kind.partition(".")
+        return f"{kind if group in BUILT_IN_GROUPS else self.kind} {self.namespace}/{self.name}"
 
 
 class ParentRule(msgspec.Struct, frozen=True):
@@ -122,7 +131,7 @@ class GangParent(msgspec.Struct, frozen=True, gc=False):
 
     key: ParentKey
     uid: str = ""
-    roles: tuple[tuple[str, PartSize], ...] = ()
+    roles: dict[str, PartSize] = {}
     together: bool = False
     owns_pods: bool = True
     deleting: bool = False
@@ -130,14 +139,15 @@ class GangParent(msgspec.Struct, frozen=True, gc=False):
 
     def part(self, name: str) -> PartSize | None:
         """How large a part is; None: it has no such part."""
-        role = name.partition(" ")[0]
-        return next((size for known, size in self.roles if known == role), None)
+        return self.roles.get(name.partition(" ")[0])
 
     def beside(self, name: str) -> tuple[str, ...]:
         """The parts, this one among them, that are placed together and have pods still to run."""
+        if not self.together:
+            return ()
         _, space, number = name.partition(" ")
-        parts = tuple(known + space + number for known, size in self.roles if size.is_open)
-        return parts if self.together and name in parts and len(parts) > 1 else ()
+        parts = tuple(known + space + number for known, size in self.roles.items() if size.is_open)
+        return parts if name in parts and len(parts) > 1 else ()
 
 
 class VolcanoTask(msgspec.Struct, frozen=True, gc=False):

@@ -20,6 +20,7 @@ from flowcore.api.kinds import (
     PARENTS,
     POD_GANG,
     RAY_CLUSTER,
+    VOLCANO_JOB,
     ObjectKind,
 )
 from flowcore.api.policies import parse_policy
@@ -29,6 +30,7 @@ from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.gang_parents import BUILT_IN_GROUPS
+from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
@@ -318,6 +320,35 @@ def test_jobs_that_ended_are_not_waited_for() -> None:
     assert told(cluster) == [Gang("JobSet ml/train (b)", 1, partially_placed=True)]
 
 
+def test_a_pod_that_is_made_again_after_others_of_its_job_ended() -> None:
+    """Job 0 ended, and of Job 1 one pod: only the last one is still to run, whether or not the ended pods are there."""
+    status = {"replicatedJobsStatus": [{"name": "a", "succeeded": 1}]}
+    jobs = replicas(2, a={"replicas": 2})
+    last = [of_job_set("a", 1, 0, phase="Succeeded", node="n"), of_job_set("a", 1, 1)]
+    cluster = cluster_of(parent(JOB_SET, replicatedJobs=jobs, status=status), *last)
+    assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
+    for index in range(2):
+        put(cluster, of_job_set("a", 0, index, phase="Succeeded", node="n"))
+    assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
+
+
+def test_a_job_set_of_very_many_replicated_jobs() -> None:
+    """More gangs than a group may have are placed each by itself."""
+    count = MAX_GANGS_IN_GROUP + 1
+    jobs = [{**replicas(1)[0], "name": f"r{at}"} for at in range(count)]
+    pods = [of_job_set(f"r{at}", 0, 0) for at in range(count)]
+    assert {gang.atomic_group for gang in told(cluster_of(parent(JOB_SET, replicatedJobs=jobs), *pods))} == {""}
+    fewer = told(cluster_of(parent(JOB_SET, replicatedJobs=jobs[1:]), *pods[1:]))
+    assert len({gang.atomic_group for gang in fewer} - {""}) == 1
+
+
+def test_jobs_of_a_job_set_whose_indexes_fail_each_by_itself() -> None:
+    """An index that failed for good is not made again, and the JobSet does not say so: nobody waits for it."""
+    jobs = replicas(3)
+    jobs[0]["template"]["spec"]["backoffLimitPerIndex"] = 1
+    assert told(cluster_of(parent(JOB_SET, replicatedJobs=jobs), of_job_set("a", 0, 0))) == []
+
+
 def test_exclusive_topology_by_webhook_is_no_gang() -> None:
     """All pods but the first of each Job are made once that has a node; with node selectors all are made at once."""
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
@@ -548,6 +579,63 @@ def test_a_policy_turns_sources_off() -> None:
     assert told(cluster)[0].unschedulable_reason == "TFJob ml/t: 2 of 3 pods exist"
 
 
+OURS = {"scheduling.thalweg/gang": "own", "scheduling.thalweg/gang-min-member": "2"}
+
+
+def test_pods_beside_those_that_are_in_another_gang() -> None:
+    """Of a job whose workers have annotations the master has none: it does not wait for them to join it."""
+    master = pod("t-master", "kubeflow.org/v1/PyTorchJob/t")
+    cluster = cluster_of(parent(PYTORCH, "t", pytorchReplicaSpecs={"Master": {}, "Worker": {"replicas": 2}}), master)
+    assert told(cluster)[0].unschedulable_reason == "PyTorchJob ml/t: 1 of 3 pods exist"
+    workers = [pod(f"t-{at}", "kubeflow.org/v1/PyTorchJob/t", annotations=OURS) for at in range(2)]
+    assert cluster.put_pod(workers[0]).gang_changed
+    put(cluster, workers[1])
+    assert told(cluster) == [Gang("gang ml/own", 2)]
+    for worker in workers:
+        cluster.remove_pod(worker.key)
+    assert told(cluster)[0].unschedulable_reason == "PyTorchJob ml/t: 1 of 3 pods exist"
+
+
+def test_a_namesake_in_another_gang_does_not_matter() -> None:
+    """A pod that only names the parent as its controller does not part the gang."""
+    cluster = cluster_of(
+        parent(TF, "t", tfReplicaSpecs={"Worker": {"replicas": 2}}),
+        *(pod(f"t-{at}", "kubeflow.org/v1/TFJob/t") for at in range(2)),
+        pod("evil", "kubeflow.org/v1/TFJob/t", uid="earlier", annotations=OURS),
+    )
+    assert Gang("TFJob ml/t", 2) in told(cluster)
+
+
+def test_replicated_jobs_beside_one_in_another_gang() -> None:
+    """The drivers do not wait for workers of their group which are in a gang of their own."""
+    cluster = cluster_of(parent(JOB_SET, replicatedJobs=replicas(1, 2)), of_job_set("a", 0, 0))
+    for index in range(2):
+        put(cluster, of_job_set("b", 0, index, annotations=OURS))
+    assert told(cluster) == [Gang("gang ml/own", 2)]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [{"delivery": "Extender"}, {"delivery": "Observe", "gangs": {"controllers": []}}],
+    ids=["delivered differently", "no gang by its policy"],
+)
+def test_pods_of_a_parent_that_policies_treat_differently(head: dict[str, Any]) -> None:
+    """What one pod cannot take part in, the others do not wait for; once the policies agree they are a gang."""
+    cluster = cluster_of(
+        parent(RAY_CLUSTER, "ray", workerGroupSpecs=[{"replicas": 1}]),
+        pod("head", "ray.io/v1/RayCluster/ray", scheduler="default-scheduler"),
+        pod("worker", "ray.io/v1/RayCluster/ray"),
+    )
+    assert told(cluster) == [Gang("RayCluster ml/ray", 2)]
+    spec = {"selects": {"schedulerNames": ["default-scheduler"]}, **head}
+    cluster.policies.replace([parse_policy("head", spec, MODELS)])
+    assert cluster.regang_pods()
+    assert told(cluster) == []
+    cluster.policies.replace([])
+    assert cluster.regang_pods()
+    assert told(cluster) == [Gang("RayCluster ml/ray", 2)]
+
+
 RULE = {
     "apiVersion": "example.com/v1",
     "kind": "Training",
@@ -575,7 +663,7 @@ def test_a_policy_adds_a_kind() -> None:
     for at in range(4):
         put(cluster, pod(f"t-{at}", "example.com/v1/Training/t"))
     own_parent(RULE, cluster, head=1, groups=[{"count": 1}, {"count": 2}])
-    assert told(cluster) == [Gang("Training ml/t", 4)]
+    assert told(cluster) == [Gang("Training.example.com ml/t", 4)]
 
 
 def test_a_policy_adds_a_kind_by_label() -> None:
@@ -586,8 +674,23 @@ def test_a_policy_adds_a_kind_by_label() -> None:
     put(cluster, pod("t-0", "apps/v1/ReplicaSet/t-workers", labels=labels))
     put(cluster, pod("t-1", "apps/v1/ReplicaSet/other", labels=labels))
     own_parent(rule, cluster, n=1)
-    assert told(cluster) == [Gang("Training ml/t", 1)]
+    assert told(cluster) == [Gang("Training.example.com ml/t", 1)]
     assert cluster.pods["ml/t-1"].gang is None
+
+
+def test_kinds_of_the_same_name_are_told_apart() -> None:
+    """A policy names another group's RayCluster: rounds know gangs by these names."""
+    rule = RULE | {"kind": "RayCluster", "size": ["spec.n"]}
+    cluster = cluster_of(parent(RAY_CLUSTER, "t"), pod("a", "ray.io/v1/RayCluster/t"), parents=[rule], followed=None)
+    put(cluster, pod("b", "example.com/v1/RayCluster/t"))
+    own_parent(rule, cluster, n=1)
+    assert told(cluster) == [Gang("RayCluster ml/t", 1), Gang("RayCluster.example.com ml/t", 1)]
+
+
+def test_a_kind_that_two_policies_name_is_watched_once() -> None:
+    """The first says where: a watch under the other plural would empty what the first has listed."""
+    first, second = policy_of(RULE), policy_of(RULE | {"plural": "wrongs", "apiVersion": "example.com/v2"})
+    assert [rule for rule in kinds_of([first, second]).values() if rule is not None] == list(first.parents)
 
 
 @pytest.mark.parametrize(
@@ -603,7 +706,7 @@ def test_a_size_that_a_path_does_not_lead_to(spec: dict[str, Any], problem: str)
     cluster = cluster_of(parents=[RULE], followed=None)
     put(cluster, pod("t-0", "example.com/v1/Training/t"))
     own_parent(RULE, cluster, **spec)
-    assert [gang.unschedulable_reason for gang in told(cluster)] == [f"Training ml/t: {problem}"]
+    assert [gang.unschedulable_reason for gang in told(cluster)] == [f"Training.example.com ml/t: {problem}"]
 
 
 @pytest.mark.parametrize(
@@ -611,6 +714,7 @@ def test_a_size_that_a_path_does_not_lead_to(spec: dict[str, Any], problem: str)
     [
         ({"apiVersion": "v1"}, "apiVersion"),
         ({"apiVersion": "batch/v1"}, "apiVersion"),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1"}, "apiVersion"),
         ({"kind": "training"}, "kind"),
         ({"plural": "../pods"}, "plural"),
         ({"podLabel": "not a label"}, "podLabel"),
@@ -627,7 +731,7 @@ def test_rows_that_a_policy_may_not_have(change: dict[str, Any], field: str) -> 
 
 def test_the_groups_of_built_in_kinds_are_known() -> None:
     """Rows of policies are refused for them."""
-    assert {kind.group for kind in PARENTS} == BUILT_IN_GROUPS
+    assert {kind.group for kind in (*PARENTS, VOLCANO_JOB)} == BUILT_IN_GROUPS
 
 
 def test_what_is_followed_by_default() -> None:

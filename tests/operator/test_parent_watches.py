@@ -52,14 +52,14 @@ class _Server:
 
     def __init__(self) -> None:
         self.asked: dict[str, int] = {}
-        self.forbidden = False
+        self.refusal = 0
         self.items: list[dict[str, Any]] = []
         self.closed = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked[request.path] = self.asked.get(request.path, 0) + 1
-        if self.forbidden:
-            return web.json_response({"kind": "Status", "code": 403, "message": "no right"}, status=403)
+        if self.refusal:
+            return web.json_response({"kind": "Status", "code": self.refusal, "message": "no"}, status=self.refusal)
         if request.path != JOB_SETS:
             return web.json_response({"kind": "Status", "code": 404, "message": "not served"}, status=404)
         if "watch" in request.query:
@@ -107,16 +107,18 @@ async def test_kinds_that_are_not_served_are_not_followed(tmp_path: Path) -> Non
         assert {server.asked[path] for path in expected - {JOB_SETS}} == {1}
 
 
-async def test_kinds_that_are_refused_are_not_followed_until_there_is_a_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("status", [403, 500], ids=["no right", "conversion webhook down"])
+async def test_kinds_that_are_refused_are_not_followed_until_they_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """Their pods are single pods meanwhile."""
+    monkeypatch.setattr("thalweg_operator.api.watches.parent_watches._LONGEST_WAIT", 0.5)
     monkeypatch.setattr("thalweg_operator.api.watches.reflector._ABSENT", 0.2)
     server = _Server()
-    server.forbidden = True
+    server.refusal = status
     async with watching(tmp_path, server) as (shell, _):
-        assert followed(shell) == frozenset()
-        server.forbidden = False
+        await until(lambda: followed(shell) == frozenset(), 10, lambda: str(followed(shell)))
+        server.refusal = 0
         await until(lambda: followed(shell) == {JOB_SET.qualified}, 30, lambda: str(followed(shell)))
 
 

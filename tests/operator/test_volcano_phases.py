@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from thalweg_operator.delivery.status.volcano_phases import groups_to_start
+from aiohttp import web
+from support.fake_api import serving
+from support.operator import until
+from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases, groups_to_start
 
 from flowcore.api import Interner, WirePodGroup, to_pod_group
 from flowcore.api.parent_sizes import WireVolcanoJob, to_volcano_job
@@ -56,7 +61,7 @@ def cluster_of(
 
 def started(cluster: Cluster) -> list[str]:
     """Names of the groups that are written."""
-    return [group.key.name for group in groups_to_start(cluster)]
+    return [group.key.name for group in groups_to_start(cluster) if group is not None]
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -103,3 +108,43 @@ def test_a_namespace_that_is_not_known_yet() -> None:
     cluster = cluster_of()
     cluster.set_namespace("ml", None)
     assert not started(cluster)
+
+
+def test_a_group_of_another_namespace_that_names_the_job() -> None:
+    """A tenant who writes the uid of somebody else's Job into a group keeps that Job from nothing."""
+    cluster = cluster_of()
+    owners = [{"kind": "Job", "name": "train", "uid": "job-uid", "controller": True}]
+    forged = {"metadata": {"name": "forged", "namespace": "evil", "uid": "forged", "ownerReferences": owners}}
+    cluster.put_pod_group(to_pod_group(msgspec.convert(forged, WirePodGroup), GangSource.VOLCANO, Interner()))
+    assert started(cluster) == ["train-job-uid"]
+
+
+async def test_without_the_right_one_group_is_tried(tmp_path: Path) -> None:
+    """A thousand Jobs cost no more requests than one: the right is to all groups or to none."""
+    cluster, asked, allowed = cluster_of(), list[str](), False
+    for number in range(20):
+        owners = [{"kind": "Job", "name": "train", "uid": f"uid-{number}", "controller": True}]
+        metadata = {"name": f"train-{number}", "namespace": "ml", "uid": f"group-{number}", "ownerReferences": owners}
+        group = to_pod_group(msgspec.convert({"metadata": metadata}, WirePodGroup), GangSource.VOLCANO, Interner())
+        cluster.put_pod_group(group)
+        job = msgspec.structs.replace(cluster.volcano_jobs["ml", "train"], name=f"job-{number}", uid=f"uid-{number}")
+        VOLCANO_JOBS.put(cluster, (job.namespace, job.name), job)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path.rpartition("/")[2])
+        if allowed:
+            return web.json_response({"status": {"phase": "Inqueue"}})
+        return web.json_response({"kind": "Status", "code": 403, "message": "no right"}, status=403)
+
+    app = web.Application()
+    app.router.add_patch("/{path:.*}", answer)
+    async with serving(app, tmp_path) as client:
+        task = asyncio.create_task(VolcanoPhases(client, cluster).run())
+        await until(lambda: bool(asked), 10, lambda: "a request")
+        await asyncio.sleep(0.1)
+        assert len(asked) == 1
+        allowed = True
+        await until(lambda: len(set(asked)) == 21, 15, lambda: str(asked))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert len(asked) < 25

@@ -6,21 +6,22 @@ from collections.abc import Collection
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec
 from flowcore.model.gang_parents import GangParent, PartSize
-from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP, GangKey, GangSpec
+from flowcore.model.gang_spec import GangKey, GangSpec
 from flowcore.model.pods import Pod
 
 #: Of pods that are placed one by one: the parent asks for no more.
 _FREE = ResolvedGangSpec(GangSpec(min_member=0))
 
 
-def resolve_parent(key: GangKey, parent: GangParent | None, pods: Collection[Pod]) -> ResolvedGangSpec:
+def resolve_parent(
+    key: GangKey, parent: GangParent | None, pods: Collection[Pod], *, mixed: bool = False
+) -> ResolvedGangSpec:
     """The requirements of a gang.
-
-    A group of more than ``MAX_GANGS_IN_GROUP`` parts is none: each part is placed by itself.
 
     Args:
         parent: None: it is not there, or not seen yet.
         pods: waiting, bound and succeeded pods of the gang.
+        mixed: not all of its pods are in its gangs, or are delivered the same way (``MixedParents``).
     """
     shown = key.parent.display_name
     if parent is None:
@@ -28,17 +29,24 @@ def resolve_parent(key: GangKey, parent: GangParent | None, pods: Collection[Pod
     if parent.problem:
         return ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{shown}: {parent.problem}")
     part = parent.part(key.part)
-    if part is None or parent.deleting:
+    if part is None or parent.deleting or mixed:
         return _FREE
     strangers = {pod.key: f"{shown} did not make this pod" for pod in pods if not _is_made_by(pod, key, parent, part)}
     size, beside = part.size, parent.beside(key.part)
     said = [pod.group_size for pod in pods if pod.group_size > 0 and pod.key not in strangers]
     if said and part.elsewhere is not None:
         size = max(0, min(said) - part.elsewhere)
-    if len(beside) > MAX_GANGS_IN_GROUP or (said and min(said) == 1):  # a leader without workers
+    if said and min(said) == 1:  # a leader without workers
         beside = ()
     group = tuple(sorted(GangKey(key.source, key.namespace, key.name, key.kind, name) for name in beside))
-    return ResolvedGangSpec(GangSpec(min_member=size, group=group), non_members=strangers, ended=part.ended)
+    ended = part.ended if part.jobs is None else part.ended + _succeeded_of_unfinished(pods)
+    return ResolvedGangSpec(GangSpec(min_member=size, group=group), non_members=strangers, ended=ended)
+
+
+def _succeeded_of_unfinished(pods: Collection[Pod]) -> int:
+    """Succeeded pods of Jobs that go on: the parent counts all pods of a Job only once the Job ended."""
+    unfinished = {pod.owner for pod in pods if not pod.succeeded}
+    return sum(pod.succeeded and pod.owner in unfinished for pod in pods)
 
 
 def _is_made_by(pod: Pod, key: GangKey, parent: GangParent, part: PartSize) -> bool:

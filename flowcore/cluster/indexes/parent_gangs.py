@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from flowcore.api.gang_parents import may_have_parent, parent_gang
+from flowcore.api.gang_parents import kind_of_rule, may_have_parent, parent_gangs
+from flowcore.cluster.gang_specs.mixed_parents import Way
 from flowcore.cluster.indexes.policy_index import PolicyIndex
-from flowcore.model.gang_parents import ParentKey
+from flowcore.model.gang_parents import GangController, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, GangPolicy
 from flowcore.model.selectors import Labels
 
 
@@ -30,16 +31,18 @@ class ParentGangs:
     def __init__(self, policies: PolicyIndex) -> None:
         self.followed: frozenset[str] | None = None
         self.policies = policies
-        #: Whether policies name kinds themselves.
-        self._has_rules = False
+        #: All sources that any policy might turn on, with the rows of all policies.
+        self._all_sources = GangPolicy(controllers=tuple(GangController))
         self._objects: Counter[str] = Counter()
-        #: Keys of pods that built-in rows may be about, by namespace.
+        #: Keys of pods that rows may be about, by namespace.
         self._candidates: dict[str, dict[str, None]] = {}
 
     def read_policies(self) -> bool:
-        """Looks at the policies anew; returns whether pods of any kind may be in another gang now."""
-        before, self._has_rules = self._has_rules, any(policy.gangs.parents for policy in self.policies.ordered)
-        return before or self._has_rules
+        """Looks at the policies anew; returns whether rows may be about other pods now than those that were put."""
+        rules = {kind_of_rule(rule): rule for policy in self.policies.ordered for rule in policy.gangs.parents}
+        had_rules, now = bool(self._all_sources.parents), tuple(rules.values())
+        self._all_sources = msgspec.structs.replace(self._all_sources, parents=now)
+        return bool(now) and not had_rules
 
     def count_parent(self, key: ParentKey, sign: int) -> bool:
         """Counts a parent that came (1) or went (-1); returns whether its kind is known from now on, or no longer."""
@@ -49,7 +52,7 @@ class ParentGangs:
 
     def put_pod(self, pod: Pod) -> None:
         """A pod came or changed."""
-        if may_have_parent(pod):
+        if self._may_have_parent(pod):
             self._candidates.setdefault(pod.namespace, {})[pod.key] = None
 
     def drop_pod(self, pod: Pod) -> None:
@@ -61,7 +64,7 @@ class ParentGangs:
                 del self._candidates[pod.namespace]
 
     def candidates(self, namespace: str | None = None) -> Iterator[str]:
-        """Keys of the pods that built-in rows may be about; of all namespaces, or of this one."""
+        """Keys of the pods that rows may be about; of all namespaces, or of this one."""
         for name in self._candidates if namespace is None else (namespace,):
             yield from self._candidates.get(name, ())
 
@@ -73,6 +76,25 @@ class ParentGangs:
         gang = None if key is None else GangRef(key)
         return pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
 
+    def ways(self, pod: Pod, namespaces: Mapping[str, Labels]) -> dict[ParentKey, Way]:
+        """How a pod is delivered, for each parent that it might be of; none for a pod that does not count.
+
+        Args:
+            pod: as ``with_gang`` returns it.
+        """
+        if pod.deleting or (pod.terminal and not pod.succeeded) or not self._may_have_parent(pod):
+            return {}
+        ways: dict[ParentKey, Way] = {}
+        for key in parent_gangs(pod, self._all_sources, self._is_followed):
+            uid = pod.owner if pod.controller == f"{key.kind.partition('.')[0]}/{key.name}" else ""
+            if pod.gang is None or pod.gang.key.parent != key.parent:
+                ways[key.parent] = uid, None
+            elif governing := self.policies.governing(
+                pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ())
+            ):
+                ways[key.parent] = uid, governing[0].delivery
+        return ways
+
     def unknown_kind(self, pod: Pod, namespaces: Mapping[str, Labels]) -> str:
         """The kind of the parent that a pod names, where nothing of that kind is known; "" elsewhere."""
         if pod.gang is not None:
@@ -80,13 +102,16 @@ class ParentGangs:
         key = self._gang_key(pod, namespaces, lambda _: True)
         return "" if key is None or self._is_followed(key.kind) else key.kind
 
+    def _may_have_parent(self, pod: Pod) -> bool:
+        return may_have_parent(pod) or (pod.owner != "" and bool(self._all_sources.parents))
+
     def _gang_key(
         self, pod: Pod, namespaces: Mapping[str, Labels], is_followed: Callable[[str], bool]
     ) -> GangKey | None:
-        if not may_have_parent(pod) and not (pod.owner and self._has_rules):
+        if not self._may_have_parent(pod):
             return None
         governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
-        return parent_gang(pod, (governing[0] if governing else BUILT_IN).gangs, is_followed)
+        return next(parent_gangs(pod, (governing[0] if governing else BUILT_IN).gangs, is_followed), None)
 
     def _is_followed(self, kind: str) -> bool:
         return self._objects[kind] > 0 if self.followed is None else kind in self.followed

@@ -1,7 +1,7 @@
 """Watches the controllers that make gangs, as far as policies follow them.
 
-A kind that no policy follows is not watched. A kind that the cluster does not serve, or that the account may not list,
-has no gangs: its pods are planned one by one. The reflector says so in the log once.
+A kind that no policy follows is not watched. A kind that the cluster does not serve, that the account may not list, or
+whose first list fails for a minute has no gangs: its pods are planned one by one. The reflector says so in the log.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from thalweg_operator.shell import Shell
 _EVERY: Final = 0.5
 #: Seconds that a start waits for the kinds to be listed.
 _PATIENCE: Final = 15.0
+#: Seconds that pods of a kind wait for its first list, as where the conversion webhook of the kind is down.
+_LONGEST_WAIT: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -39,9 +41,11 @@ class _Watch:
 
     Attributes:
         rule: of the policy that names the kind; None: a built-in one.
+        began: the event loop's time.
     """
 
     rule: ParentRule | None
+    began: float
     reflector: Reflector[Any]
     sink: ObjectSink[Any, Any]
     task: asyncio.Task[None]
@@ -49,7 +53,9 @@ class _Watch:
     @property
     def is_followed(self) -> bool:
         """Whether its objects are known, or may be soon."""
-        return not (self.reflector.absent or self.reflector.forbidden)
+        if self.reflector.absent or self.reflector.forbidden:
+            return False
+        return self.reflector.synced.is_set() or asyncio.get_running_loop().time() - self.began < _LONGEST_WAIT
 
 
 class ParentWatches:
@@ -123,7 +129,8 @@ class ParentWatches:
             may_be_absent=True,
             older=older_paths,
         )
-        return _Watch(rule, reflector, sink, asyncio.create_task(reflector.run(), name=f"reflector {name}"))
+        began = asyncio.get_running_loop().time()
+        return _Watch(rule, began, reflector, sink, asyncio.create_task(reflector.run(), name=f"reflector {name}"))
 
     def _decoder(self, kind: ObjectKind, rule: ParentRule | None, name: str) -> Callable[[bytes | msgspec.Raw], Any]:
         if kind == VOLCANO_JOB:
