@@ -295,8 +295,8 @@ def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> Pod
         msgspec.ValidationError: the name cannot be read either.
     """
     meta = msgspec.json.decode(raw, type=_WireNamed).metadata
-    uid = meta.uid or "" if source is GangSource.NATIVE else ""
-    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem, uid)
+    # Without uid: what its status says is not known, so nobody writes it.
+    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem)
 
 
 # --- annotations ---
