@@ -25,6 +25,7 @@ from flowcore.model.gang_spec import (
     KOORDINATOR_TIMEOUT,
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
+    MAX_TOPOLOGY_LABELS,
     POD_GROUP_LABELS,
     SCHEDULED_CONDITIONS,
     VOLCANO_GROUP,
@@ -335,7 +336,11 @@ def _label_key(text: str | None) -> str:
     keys = [key.strip() for key in text[: MAX_GROUP_BYTES + 1].split(",")]
     if len(text) > MAX_GROUP_BYTES or not all(is_label_key(key) for key in keys):
         raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
-    return TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
+    labels = dict.fromkeys(keys)
+    if len(labels) > MAX_TOPOLOGY_LABELS:
+        problem = f"the topology has {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
+        raise ModelError(_annotation(GANG_TOPOLOGY), problem)
+    return TOPOLOGY_SEPARATOR.join(labels)
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
