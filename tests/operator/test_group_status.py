@@ -84,7 +84,8 @@ class Case:
         """A pod of a group, which waits unless its fields say otherwise."""
         namespace = self.groups[group]["metadata"]["namespace"]
         name, gang = f"{group}-{number}", GangRef(GangKey(GangSource.NATIVE, namespace, group))
-        pod = Pod(namespace, name, name, PodClass(), gang=gang, scheduler_name=scheduler, **fields)
+        uid = fields.pop("uid", name)
+        pod = Pod(namespace, name, uid, PodClass(), gang=gang, scheduler_name=scheduler, **fields)
         self.state.upsert_pod(pod)
         return pod
 
@@ -325,6 +326,22 @@ def test_pods_that_get_their_nodes_do_not_end_the_rest_of_a_refused_group() -> N
             case.pod("loose", number, node_name="n")
             await asyncio.sleep(1)
         assert len(case.answers) == 99
+
+    run(test)
+
+
+def test_a_pod_of_the_same_name_has_its_node() -> None:
+    """The watch showed neither that the one before it went, nor that it waited."""
+
+    async def test(case: Case) -> None:
+        case.group("train")
+        case.pod("train", 0, node_name="n")
+        case.pod("train", 1, node_name="n", deleting=True)
+        await asyncio.sleep(5)
+        assert case.said("train") == []
+        case.pod("train", 1, node_name="n", uid="another")
+        await asyncio.sleep(5)
+        assert [said[1] for said in case.said("train")] == ["True"]
 
     run(test)
 

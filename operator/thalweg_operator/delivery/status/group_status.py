@@ -94,7 +94,8 @@ class GroupStatus:
         """A pod of a group may have got its node, or the group itself came, changed or went."""
         if isinstance(event, PodPut):
             pod, before = event.pod, self._shell.cluster.pods.get(event.pod.key)
-            if pod.gang is None or not pod.node_name or (before is not None and before.node_name):
+            had_node = before is not None and before.uid == pod.uid and bool(before.node_name)
+            if pod.gang is None or not pod.node_name or had_node:
                 return
             group = self._unscheduled_group(pod.gang.key)
             if group is not None:  # also while another reason is put off
