@@ -172,8 +172,14 @@ class _WireTopology(Wire):
     key: str = ""
 
 
-class _WireSchedulingConstraints(Wire):
+class WireSchedulingConstraints(Wire):
     topology: list[_WireTopology] | None = None
+
+
+def topology_of(constraints: WireSchedulingConstraints | None) -> str:
+    """The topology of a PodGroup or a CompositePodGroup; "": it has none."""
+    keys = [topology.key for topology in (constraints.topology if constraints else None) or () if topology.key]
+    return TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
 
 
 class WirePodGroupSpec(Wire):
@@ -183,11 +189,12 @@ class WirePodGroupSpec(Wire):
     """
 
     scheduling_policy: _WireSchedulingPolicy | None = None
-    scheduling_constraints: _WireSchedulingConstraints | None = None
+    scheduling_constraints: WireSchedulingConstraints | None = None
     disruption_mode: str | dict[str, object] | None = None
     priority_class_name: str | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
 
@@ -233,9 +240,7 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
         # Pods of the basic policy are placed independently.
         min_member = gang.min_count if gang is not None else 0
-        constraints = spec.scheduling_constraints
-        keys = [each.key for each in (constraints.topology if constraints else None) or () if each.key]
-        topology = TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
+        topology = topology_of(spec.scheduling_constraints)
     else:
         min_member = spec.min_member or 0
         if source is GangSource.COSCHEDULING and (spec.schedule_timeout_seconds or 0) > 0:
@@ -265,6 +270,7 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         return group_object
     return msgspec.structs.replace(
         group_object,
+        parent=spec.parent_composite_pod_group_name or "",
         uid=meta.uid or "",
         generation=meta.generation or 0,
         conditions=_conditions(wire.status.conditions if wire.status is not None else None),

@@ -80,6 +80,9 @@ POD_GROUPS: Final = {
         (GangSource.VOLCANO, ("v1beta1",)),
     )
 }
+COMPOSITE_POD_GROUP: Final = ObjectKind(
+    "CompositePodGroup", "compositepodgroups", GangSource.NATIVE.value, ("v1alpha3",), namespaced=True
+)
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
@@ -102,6 +105,7 @@ KINDS: Final = (
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
     *POD_GROUPS.values(),
+    COMPOSITE_POD_GROUP,
     POLICY,
     QUEUE,
 )

@@ -8,6 +8,7 @@ holds its room too, as in kube-scheduler.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,7 +16,6 @@ import msgspec
 from flowcore.api.base import Interner
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
-from flowcore.cluster.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -23,7 +23,9 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
+from flowcore.cluster.pod_groups.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.replaced_pod import victim_key
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -231,7 +233,9 @@ class Cluster:
     def _as_member(self, pod: Pod) -> Pod:
         """A pod with the priority of its group, if that has one."""
         group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
-        return pod if group is None else with_group_priority(pod, group.spec, self._intern)
+        if group is None:
+            return pod
+        return with_group_priority(pod, self.gangs.composites.urgency_of(group), self._intern)
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -417,20 +421,29 @@ class Cluster:
 
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
-        before = self.gangs.groups.get(group.key)
-        changed = self.gangs.put_group(group)
-        changed |= self._follow_priority(group.key, group.spec, before.spec if before is not None else GangSpec())
-        self.occupancy.generation += changed
-        return changed
+        return self._change_groups(lambda: self.gangs.put_group(group), [group.key])
 
     def remove_pod_group(self, key: GangKey) -> bool:
         """Drops a PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
-        before = self.gangs.groups.get(key)
-        changed = self.gangs.drop_group(key)
-        if before is not None:
-            changed |= self._follow_priority(key, GangSpec(), before.spec)
+        return self._change_groups(lambda: self.gangs.drop_group(key), [key])
+
+    def set_composite_group(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
+        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for it, or others for its pods."""
+        below = self.gangs.composites.below(key)
+        return self._change_groups(lambda: self.gangs.put_composite(key, composite), below)
+
+    def _change_groups(self, change: Callable[[], bool], keys: Iterable[GangKey]) -> bool:
+        """Has a change of groups made; pods of these PodGroups, which may be there already, get their priority."""
+        before = {key: self._urgency(key) for key in keys}
+        changed = change()
+        for key, urgency in before.items():
+            changed |= self._follow_priority(key, self._urgency(key), urgency)
         self.occupancy.generation += changed
         return changed
+
+    def _urgency(self, key: GangKey) -> GangSpec:
+        group = self.gangs.groups.get(key)
+        return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
 
     def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> bool:
         """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority."""

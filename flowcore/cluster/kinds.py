@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from flowcore.api.kinds import (
+    COMPOSITE_POD_GROUP,
     DEVICE_CLASS,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
@@ -22,6 +23,7 @@ from flowcore.api.kinds import (
 )
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
@@ -177,6 +179,16 @@ GROUPS_OF_PODS: Final = Store[GangKey, PodGroup](
     lambda cluster: cluster.gangs.groups,
     _put_pod_group,
 )
+COMPOSITES: Final = Store[CompositeKey, CompositeGroup](
+    (COMPOSITE_POD_GROUP,),
+    ("CompositePodGroup", "composite_group"),
+    CompositeGroup,
+    lambda composite: composite.key,
+    lambda _kind, namespace, name: CompositeKey(namespace, name),
+    lambda key: f"{key.namespace}/{key.name}",
+    lambda cluster: cluster.gangs.composites.objects,
+    Cluster.set_composite_group,
+)
 STORES: Final[tuple[Store[Any, Any], ...]] = (
     DEVICE_CLASSES,
     RESOURCE_SLICES,
@@ -186,4 +198,5 @@ STORES: Final[tuple[Store[Any, Any], ...]] = (
     DISRUPTION_BUDGETS,
     STORAGE_OBJECTS,
     GROUPS_OF_PODS,
+    COMPOSITES,
 )

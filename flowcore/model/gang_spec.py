@@ -129,16 +129,19 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         problem: why it cannot be read; "" when it can.
-        uid, generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
+        parent: name of the CompositePodGroup that it belongs to; "": to none. Of Kubernetes' own source only.
+        uid, generation, conditions: of that source only: who writes the status reads them, and plans do not.
     """
 
     key: GangKey
     spec: GangSpec
     problem: str = ""
+    parent: str = ""
     uid: str = ""
     generation: int = 0
     conditions: tuple[GroupCondition, ...] = ()
 
     def plans_as(self, before: PodGroup | None) -> bool:
         """Whether plans cannot tell it from an earlier version of it."""
-        return before is not None and (self.spec, self.problem) == (before.spec, before.problem)
+        read = (self.spec, self.problem, self.parent)
+        return before is not None and read == (before.spec, before.problem, before.parent)

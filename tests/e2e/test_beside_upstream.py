@@ -52,7 +52,7 @@ async def condition(scene: ClusterScenario, group: str, status: str) -> dict[str
         return next((one for one in conditions if (one["type"], one["status"]) == ("PodGroupScheduled", status)), {})
 
     path = f"/apis/{GROUPS}/namespaces/{scene.namespace}/podgroups/{group}"
-    return of(await scene.api.wait_for(path, lambda each: bool(of(each)), 60))
+    return of(await scene.api.wait_for(path, lambda each: bool(of(each))))
 
 
 async def bound(scene: ClusterScenario, names: list[str]) -> list[str]:

@@ -8,10 +8,12 @@ does not help the gang now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.indexes.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
+from flowcore.cluster.pod_groups.composites import CompositeGroups
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSpec, PodGroup
 from flowcore.model.pods import Pod
 
@@ -95,6 +97,7 @@ class GangRegistry:
     def __init__(self) -> None:
         #: PodGroup objects.
         self.groups: dict[GangKey, PodGroup] = {}
+        self.composites = CompositeGroups()
         self._members: dict[GangKey, _Members] = {}
         self._pods: dict[str, Pod] = {}
         self._states: dict[GangKey, GangState] = {}
@@ -153,16 +156,42 @@ class GangRegistry:
         self.groups[group.key] = group
         if group.plans_as(before):
             return False  # its status alone changed
-        self._states.pop(group.key, None)
-        return self._affects_waiting(GangRef(group.key, group.spec))
+        around = self._forget_beside(before)
+        self.composites.put_group(group, before)
+        around |= self._forget_beside(group)
+        return self._affects_waiting(GangRef(group.key, group.spec)) or around
 
     def drop_group(self, key: GangKey) -> bool:
         """A PodGroup is gone; returns whether pods wait for it."""
         before = self.groups.pop(key, None)
         if before is None:
             return False
-        self._states.pop(key, None)
-        return self._affects_waiting(GangRef(key, before.spec))
+        around = self._forget_beside(before)
+        self.composites.drop_group(before)
+        return self._affects_waiting(GangRef(key, before.spec)) or around
+
+    def put_composite(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
+        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for what it says now."""
+        if self.composites.objects.get(key) == composite:
+            return False
+        around = self._forget_states(self.composites.concerned(key))
+        self.composites.put(key, composite)
+        return self._forget_states(self.composites.concerned(key)) or around
+
+    def _forget_beside(self, group: PodGroup | None) -> bool:
+        """Has a PodGroup looked at anew, and those placed together with it; returns whether pods of those wait."""
+        if group is None:
+            return False
+        self._states.pop(group.key, None)
+        return self._forget_states(self.composites.beside(group))
+
+    def _forget_states(self, keys: Iterable[GangKey]) -> bool:
+        waits = False
+        for key in keys:
+            self._states.pop(key, None)
+            members = self._members.get(key)
+            waits |= members is not None and bool(members.waiting)
+        return waits
 
     def _affects_waiting(self, gang: GangRef) -> bool:
         """Whether pods of the gang, or of its group, may wait for a change of the gang."""
@@ -170,7 +199,8 @@ class GangRegistry:
         if members is None:
             return False
         group = self.groups.get(gang.key)
-        return bool(members.waiting or gang.spec.group or (group is not None and group.spec.group))
+        in_group = group is not None and bool(group.spec.group or group.parent)
+        return bool(members.waiting or gang.spec.group or in_group)
 
     # --- what it comes to ---
 
@@ -239,8 +269,10 @@ class GangRegistry:
             if group is None:
                 resolved = ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{key.display_name} does not exist")
             else:
-                reason = f"{key.display_name}: {group.problem}" if group.problem else ""
-                resolved = ResolvedGangSpec(group.spec, deciding_owner(pods), reason)
+                spec, reason = self.composites.spec_of(group)
+                if group.problem:
+                    reason = f"{key.display_name}: {group.problem}"
+                resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
         else:
             resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
         members = members_of.without(resolved.non_members)

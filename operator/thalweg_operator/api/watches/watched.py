@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.api import Interner
 from flowcore.api.kinds import (
+    COMPOSITE_POD_GROUP,
     DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
@@ -35,6 +36,7 @@ T = TypeVar("T")
 OPTIONAL_KINDS: Final = frozenset(
     (
         NODE_TOPOLOGY.plural,
+        COMPOSITE_POD_GROUP.plural,
         RESOURCE_SLICE.plural,
         RESOURCE_CLAIM.plural,
         *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()),

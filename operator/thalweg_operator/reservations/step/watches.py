@@ -6,7 +6,7 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.kinds import GROUPS_OF_PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, STORAGE_OBJECTS
+from flowcore.cluster.kinds import COMPOSITES, GROUPS_OF_PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, STORAGE_OBJECTS
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
@@ -139,8 +139,9 @@ def object_event(state: State, event: ObjectEvent) -> None:
                 ledger.device_claims.slice_changed(key, before, value, cluster.generation)
             elif store is STORAGE_OBJECTS and ledger.preparing:
                 preparing.go_on(state, cluster.storage.pods_that_await(key))
-            elif store is GROUPS_OF_PODS:
-                for victim in ledger.victims.keys() & cluster.gangs.order(key):
+            elif store in (GROUPS_OF_PODS, COMPOSITES):
+                groups = [key] if store is GROUPS_OF_PODS else cluster.gangs.composites.below(key)
+                for victim in ledger.victims.keys() & {pod for group in groups for pod in cluster.gangs.order(group)}:
                     ledger.victim_changed(cluster.pods[victim], state.now)  # its priority may be another one now
 
 

@@ -1,0 +1,1 @@
+"""What Kubernetes' own PodGroups say of their pods beside their number."""
