@@ -31,6 +31,7 @@ from flowcore.model.gang_spec import (
     KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
+    MAX_TOPOLOGY_LABELS,
     POD_GROUP_LABELS,
     SCHEDULED_CONDITIONS,
     VOLCANO_GROUP,
@@ -356,8 +357,8 @@ def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> Pod
         msgspec.ValidationError: the name cannot be read either.
     """
     meta = msgspec.json.decode(raw, type=_WireNamed).metadata
-    uid = meta.uid or "" if source is GangSource.NATIVE else ""
-    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem, uid=uid)
+    # Without uid: what its status says is not known, so nobody writes it.
+    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem)
 
 
 # --- annotations ---
@@ -396,7 +397,11 @@ def _label_key(text: str | None) -> str:
     keys = [key.strip() for key in text[: MAX_GROUP_BYTES + 1].split(",")]
     if len(text) > MAX_GROUP_BYTES or not all(is_label_key(key) for key in keys):
         raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
-    return TOPOLOGY_SEPARATOR.join(dict.fromkeys(keys))
+    labels = dict.fromkeys(keys)
+    if len(labels) > MAX_TOPOLOGY_LABELS:
+        problem = f"the topology has {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
+        raise ModelError(_annotation(GANG_TOPOLOGY), problem)
+    return TOPOLOGY_SEPARATOR.join(labels)
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:

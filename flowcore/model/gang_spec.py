@@ -48,6 +48,8 @@ SCHEDULED_CONDITIONS = {
 #: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
+#: Most labels of a topology in an annotation: a round looks at each of them on each node.
+MAX_TOPOLOGY_LABELS = 8
 
 #: Annotations by which a pod belongs to a gang.
 NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG)

@@ -195,7 +195,9 @@ class Operator:
         self._parent_watches = ParentWatches(shell, api_client, self.metrics, self.bad_input)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         pod_groups = self._reflectors[NATIVE_POD_GROUPS]
-        self._group_status = GroupStatus(api_client, shell, self.metrics, lambda: pod_groups.path)
+        self._group_status = GroupStatus(
+            api_client, shell, self.metrics, lambda: pod_groups.path, settings.conditions_per_second
+        )
         shell.observers.append(self._group_status.observe)
         set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self.problem)

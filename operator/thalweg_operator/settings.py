@@ -53,7 +53,7 @@ class Settings:
         steer_concurrency: the same for nominations and other writes to steered pods.
         device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
         device_gates: feature gate of devices -> whether it is on; others as in the API server's version.
-        conditions_per_second: conditions of waiting pods written per second, at most.
+        conditions_per_second: conditions of waiting pods written per second, at most; of PodGroups as many besides.
         resync: seconds between rounds when nothing changes.
         usage: of measured usage.
     """

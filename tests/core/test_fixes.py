@@ -12,7 +12,7 @@ from support.small_fixes import CPU_STEP, NOW, cheapest, draw_scenario
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -267,6 +267,15 @@ def test_a_priority_says_who_loses() -> None:
     assert EvictPods not in by, "it would take its place again: it is more important"
     assert by[SetPriority].text == "Give it priority 6, not 0: default/r loses its place."
     assert [bool(fix.loses) for fix in found] == sorted(bool(fix.loses) for fix in found)
+
+
+def test_the_priority_of_a_group() -> None:
+    """Another priority of its pods would do nothing."""
+    key = GangKey(GangSource.NATIVE, "default", "train")
+    this = scenario(node("a"), pod("r", 3000, on="a", priority=5), pod("w", 2000, gang=GangRef(key), priority=90))
+    this.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=1, priority=0)))
+    by = {type(fix.change[0]): fix for fix in fixes(this, limit=9)}
+    assert by[SetPriority].text == "Give PodGroup default/train priority 6, not 0: default/r loses its place."
 
 
 def test_an_eviction_that_helps() -> None:

@@ -10,7 +10,7 @@ from support.cli import node, plan_of, pod
 
 from flowcore.api import Interner, WirePod, WirePodGroup, to_pod, to_pod_group
 from flowcore.cluster.arrays.snapshot import NodeTable
-from flowcore.model.gang_spec import GANG, GANG_MIN_MEMBER, GANG_TOPOLOGY, GangSource
+from flowcore.model.gang_spec import GANG, GANG_MIN_MEMBER, GANG_TOPOLOGY, MAX_TOPOLOGY_LABELS, GangSource
 from flowcore.model.nodes import Node
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR, domain_value
 
@@ -45,6 +45,13 @@ def test_what_is_read() -> None:
 def test_what_cannot_be_read(bad: str) -> None:
     """The pod waits and says which annotation it is."""
     assert f"annotation {GANG_TOPOLOGY}: " in annotated(bad).blocked_reason
+
+
+def test_how_many_labels() -> None:
+    """Each of them is looked at on each node, by every round, so that their number is limited."""
+    labels = [f"example.com/{number}" for number in range(MAX_TOPOLOGY_LABELS + 1)]
+    assert annotated(",".join(labels[1:])).blocked_reason == ""
+    assert "the topology has 9 labels, 8 are allowed" in annotated(",".join(labels)).blocked_reason
 
 
 LABELS = st.dictionaries(st.sampled_from([ZONE, RACK]), st.sampled_from(["", "a", "b"]))

@@ -25,6 +25,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME
 
 KIND = POD_GROUPS[GangSource.NATIVE]
+PER_SECOND = 20.0
 #: The scheduler of groups that Thalweg does not bind.
 THEIRS = "default-scheduler"
 
@@ -36,13 +37,14 @@ class Case:
         loop = asyncio.get_running_loop()
         self.state = DrivenLedger(loop.time)
         self.state.set_namespace("ml", ())
+        self.state.set_namespace("web", ())
         self.outages, self.answers = Outages(), list[Exception]()
         self.writes: list[tuple[float, str, dict[str, Any]]] = []
         self.groups: dict[str, dict[str, Any]] = {}
         self.shows = True
         self.sink = ObjectSink(self.state, KIND, GROUPS_OF_PODS)
         path = f"/apis/scheduling.k8s.io/{version}/podgroups"
-        self.status = GroupStatus(self, self.state.shell, Metrics(), lambda: path)  # type: ignore[arg-type]
+        self.status = GroupStatus(self, self.state.shell, Metrics(), lambda: path, PER_SECOND)  # type: ignore[arg-type]
         self.state.shell.observers.append(self.status.observe)
         self.paths: set[str] = set()
 
@@ -71,17 +73,19 @@ class Case:
         """The watch shows a group as it is now."""
         self.sink.upsert(pod_group_decoder(GangSource.NATIVE, Interner())(msgspec.json.encode(self.groups[name])))
 
-    def group(self, name: str, count: int | None = 2, **status: Any) -> None:
+    def group(self, name: str, count: int | None = 2, namespace: str = "ml", **status: Any) -> None:
         """A PodGroup that is new; None: of the basic policy."""
         policy: dict[str, Any] = {"basic": {}} if count is None else {"gang": {"minCount": count}}
-        meta = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "generation": 1}
+        meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1}
         self.groups[name] = {"metadata": meta, "spec": {"schedulingPolicy": policy}, "status": status}
         self.show(name)
 
     def pod(self, group: str, number: int, scheduler: str = SCHEDULER_NAME, **fields: Any) -> Pod:
         """A pod of a group, which waits unless its fields say otherwise."""
-        name, gang = f"{group}-{number}", GangRef(GangKey(GangSource.NATIVE, "ml", group))
-        pod = Pod("ml", name, name, PodClass(), gang=gang, scheduler_name=scheduler, **fields)
+        namespace = self.groups[group]["metadata"]["namespace"]
+        name, gang = f"{group}-{number}", GangRef(GangKey(GangSource.NATIVE, namespace, group))
+        uid = fields.pop("uid", name)
+        pod = Pod(namespace, name, uid, PodClass(), gang=gang, scheduler_name=scheduler, **fields)
         self.state.upsert_pod(pod)
         return pod
 
@@ -146,7 +150,7 @@ def test_nothing_is_said_twice() -> None:
             case.waits("train")
             await asyncio.sleep(7)
         assert len(case.writes) == 1
-        case.status = GroupStatus(case, case.state.shell, Metrics(), case.status._listed_at)  # type: ignore[arg-type]
+        case.status = GroupStatus(case, case.state.shell, Metrics(), case.status._listed_at, PER_SECOND)  # type: ignore[arg-type]
         another = asyncio.create_task(case.status.run())
         case.waits("train")
         await asyncio.sleep(60)
@@ -308,6 +312,84 @@ def test_without_the_right() -> None:
         case.answers = []
         await asyncio.sleep(module._AFTER_REFUSAL + 1)
         assert len(case.said("train")) == 1
+
+    run(test)
+
+
+def test_pods_that_get_their_nodes_do_not_end_the_rest_of_a_refused_group() -> None:
+    """Those of a large basic group come one by one."""
+
+    async def test(case: Case) -> None:
+        case.answers = [Refused(403, "cannot patch") for _ in range(100)]
+        case.group("loose", None)
+        for number in range(100):
+            case.pod("loose", number, node_name="n")
+            await asyncio.sleep(1)
+        assert len(case.answers) == 99
+
+    run(test)
+
+
+def test_a_pod_of_the_same_name_has_its_node() -> None:
+    """The watch showed neither that the one before it went, nor that it waited."""
+
+    async def test(case: Case) -> None:
+        case.group("train")
+        case.pod("train", 0, node_name="n")
+        case.pod("train", 1, node_name="n", deleting=True)
+        await asyncio.sleep(5)
+        assert case.said("train") == []
+        case.pod("train", 1, node_name="n", uid="another")
+        await asyncio.sleep(5)
+        assert [said[1] for said in case.said("train")] == ["True"]
+
+    run(test)
+
+
+def test_a_group_whose_pods_keep_coming_is_told() -> None:
+    """Each of them would put it off a little."""
+
+    async def test(case: Case) -> None:
+        case.group("loose", None)
+        for number in range(20):
+            case.pod("loose", number, node_name="n")
+            await asyncio.sleep(module._DELAY / 2)
+        assert [said[1] for said in case.said("loose")] == ["True"]
+
+    run(test)
+
+
+def test_a_namespace_with_many_groups() -> None:
+    """The API server gets a limited number of writes in a second, and the group of another namespace is among them."""
+
+    async def test(case: Case) -> None:
+        names = [f"many-{number}" for number in range(100)]
+        for name in names:
+            case.group(name)
+            case.waits(name)
+        case.group("other", namespace="web")
+        case.waits("other")
+        await asyncio.sleep(60)
+        times = [when for when, *_ in case.writes]
+        assert len(times) == len(names) + 1
+        assert all(sum(when <= each < when + 1 for each in times) <= PER_SECOND + 1 for when in times)
+        (said,) = (when for when, name, _ in case.writes if name == "other")
+        assert said - times[0] < 2
+
+    run(test)
+
+
+def test_a_group_that_cannot_be_read() -> None:
+    """Neither what it needs nor what its status says is known, so it is told nothing."""
+
+    async def test(case: Case) -> None:
+        case.group("train")
+        case.groups["train"]["spec"]["schedulingPolicy"]["gang"]["minCount"] = "many"
+        case.show("train")
+        case.waits("train")
+        case.pod("train", 2, node_name="n")
+        await asyncio.sleep(60)
+        assert case.writes == []
 
     run(test)
 

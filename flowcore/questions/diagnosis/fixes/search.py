@@ -269,7 +269,15 @@ class _Search:
             return False
         left = self._left(outcome)
         fix = Fix(
-            sentence(changes, outcome, self._pods, left, self._context, at_most=at_most),
+            sentence(
+                changes,
+                outcome,
+                self._pods,
+                left,
+                self._context,
+                self._scenario.cluster.gangs.groups,
+                at_most=at_most,
+            ),
             list(changes),
             self._context.visible(outcome.places),
             self._context.visible(outcome.loses),

@@ -58,6 +58,7 @@ class GroupStatus:
         shell: Shell,
         metrics: Metrics,
         listed_at: Callable[[], str],
+        per_second: float,
         *,
         backoff: Backoff = _BACKOFF,
     ) -> None:
@@ -65,6 +66,7 @@ class GroupStatus:
 
         Args:
             listed_at: the path of all PodGroups in the API version that the cluster serves.
+            per_second: conditions written per second, at most.
             backoff: pauses between tries of one write.
         """
         self._api_client, self._shell, self._listed_at, self._clock = api_client, shell, listed_at, shell.clock
@@ -76,6 +78,9 @@ class GroupStatus:
         self._due: dict[GangKey, float] = {}
         self._sending: set[GangKey] = set()
         self._written: dict[GangKey, _Written] = {}
+        #: Until when a group rests whose condition the API server refused.
+        self._rests: dict[GangKey, float] = {}
+        self._write_interval, self._next_write = 1.0 / per_second, self._clock()
 
     def put(self, effect: WriteCondition) -> None:
         """A pod learns why it waits."""
@@ -89,16 +94,19 @@ class GroupStatus:
         """A pod of a group may have got its node, or the group itself came, changed or went."""
         if isinstance(event, PodPut):
             pod, before = event.pod, self._shell.cluster.pods.get(event.pod.key)
-            if pod.gang is None or not pod.node_name or (before is not None and before.node_name):
+            had_node = before is not None and before.uid == pod.uid and bool(before.node_name)
+            if pod.gang is None or not pod.node_name or had_node:
                 return
             group = self._unscheduled_group(pod.gang.key)
             if group is not None:  # also while another reason is put off
-                self._due[group.key] = self._clock() + _DELAY
+                soon = self._clock() + _DELAY
+                self._due[group.key] = min(soon, self._due.get(group.key, soon))
         elif isinstance(event, ObjectSet) and event.store is GROUPS_OF_PODS:
             if event.value is None:
                 self._told.pop(event.key, None)
                 self._due.pop(event.key, None)
                 self._written.pop(event.key, None)
+                self._rests.pop(event.key, None)
             elif event.key.source is GangSource.NATIVE:
                 self._mark(event.key)
 
@@ -121,6 +129,9 @@ class GroupStatus:
             now = self._clock()
             for key in [key for key, when in self._due.items() if when <= now and key not in self._sending]:
                 del self._due[key]
+                if now < self._rests.get(key, now):
+                    self._due[key] = self._rests[key]
+                    continue
                 condition = self._wanted(key)
                 if condition is None:
                     continue
@@ -168,6 +179,7 @@ class GroupStatus:
     async def _try(self, key: GangKey, _tries: int) -> Outcome:
         outcome: Outcome = Finished.UNSENT
         try:
+            await self._turn()
             condition = self._wanted(key)
             if condition is not None:
                 outcome = await self._write(self._groups[key], condition)
@@ -175,6 +187,12 @@ class GroupStatus:
             if isinstance(outcome, Finished):
                 self._sending.discard(key)
         return outcome
+
+    async def _turn(self) -> None:
+        """Waits until one more condition may be written. The queue has said whose it is."""
+        now = self._clock()
+        self._next_write = max(now, self._next_write) + self._write_interval
+        await asyncio.sleep(self._next_write - self._write_interval - now)
 
     async def _write(self, group: PodGroup, condition: GroupCondition) -> Outcome:
         key, before = group.key, {each.type: each.status for each in group.conditions}
@@ -199,7 +217,8 @@ class GroupStatus:
             retry = retry_after_error(error)
             if retry.counts_as_failure:
                 return retry
-            self._due[key] = self._clock() + _AFTER_REFUSAL
+            self._due[key] = self._rests[key] = self._clock() + _AFTER_REFUSAL
             return Finished.ANSWERED
+        self._rests.pop(key, None)
         self._written[key] = _Written(group.uid, condition, self._clock())
         return Finished.ANSWERED
