@@ -204,8 +204,8 @@ _GANG_FEATURES: Final[Mapping[str, Sequence[str]]] = {
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ),
     "1.37": (
-        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
-        "--runtime-config=scheduling.k8s.io/v1beta1=true",
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true",
+        "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
     ),
 }
 #: Makes the controller manager remove the finalizer of a PodGroup without pods.
