@@ -219,10 +219,9 @@ def parent_reader(kind: ObjectKind, rule: ParentRule | None = None) -> Callable[
 
 
 def to_gang_parent(item: Mapping[str, Any], kind: ObjectKind) -> GangParent:
-    """The parent of a built-in kind, from an object of a dump.
+    """The parent of a built-in kind, from an object of a dump; one of the wrong shape is read as one with a problem.
 
     Raises:
-        ModelError, msgspec.ValidationError: it does not match its kind.
+        msgspec.ValidationError: its metadata cannot be read.
     """
-    wire, to_parent = _READERS[kind]
-    return to_parent(msgspec.convert(item, wire), kind.qualified)
+    return parent_reader(kind)(msgspec.json.encode(item))

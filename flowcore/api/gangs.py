@@ -1,7 +1,8 @@
 """Gangs, from pods and PodGroup objects.
 
 Sources: k8s.io/api core/v1 PodSchedulingGroup and scheduling/v1alpha2 PodGroup; sigs.k8s.io/scheduler-plugins
-apis/scheduling/v1alpha1; volcano.sh/apis scheduling/v1beta1; koordinator's apis/extension/coscheduling.go.
+apis/scheduling/v1alpha1; volcano.sh/apis scheduling/v1beta1; koordinator's apis/extension/coscheduling.go; kueue's
+pkg/controller/jobs/pod/constants.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from flowcore.model.gang_spec import (
     KOORDINATOR_MIN_AVAILABLE,
     KOORDINATOR_NAME,
     KOORDINATOR_TIMEOUT,
+    KUEUE_FAST_ADMISSION,
+    KUEUE_GROUP,
+    KUEUE_SERVING,
+    KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
     POD_GROUP_LABELS,
@@ -62,6 +67,9 @@ class WireGangAnnotations(Wire):
     koordinator_least: str | None = msgspec.field(default=None, name=KOORDINATOR_MIN_AVAILABLE)
     koordinator_groups: str | None = msgspec.field(default=None, name=KOORDINATOR_GROUPS)
     koordinator_timeout: str | None = msgspec.field(default=None, name=KOORDINATOR_TIMEOUT)
+    kueue_total: str | None = msgspec.field(default=None, name=KUEUE_TOTAL_COUNT)
+    kueue_fast: str | None = msgspec.field(default=None, name=KUEUE_FAST_ADMISSION)
+    kueue_serving: str | None = msgspec.field(default=None, name=KUEUE_SERVING)
     group_size: str | None = msgspec.field(default=None, name=GROUP_SIZE)
 
 
@@ -84,6 +92,8 @@ def to_gang(
     problems: list[ModelError] = []
     if key.source is GangSource.KOORDINATOR:
         spec = _koordinator_spec(key, annotations, problems)
+    elif key.source is GangSource.KUEUE:
+        spec = _kueue_spec(annotations, problems)
     else:
         spec = _own_spec(key, annotations, problems)
         if _NAME.fullmatch(key.name) is None:
@@ -120,7 +130,14 @@ def _gang_key(
         return GangKey(GangSource.KOORDINATOR, namespace, annotations.koordinator[:_MAX_KEPT])
     if annotations.gang is not None:
         return GangKey(GangSource.THALWEG, namespace, annotations.gang[:_MAX_KEPT])
+    if labels and labels.get(KUEUE_GROUP) and annotations.kueue_total is not None and not _may_grow(annotations):
+        return GangKey(GangSource.KUEUE, namespace, labels[KUEUE_GROUP])
     return None
+
+
+def _may_grow(annotations: WireGangAnnotations) -> bool:
+    """Whether a group of Kueue runs before all of its pods exist, as those that it makes for a StatefulSet do."""
+    return "true" in (annotations.kueue_fast, annotations.kueue_serving)
 
 
 def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
@@ -142,6 +159,14 @@ def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: 
     except ModelError as error:
         problems.append(error)
     return GangSpec(min_member=min_member, group=group, timeout=timeout)
+
+
+def _kueue_spec(annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
+    try:
+        return GangSpec(min_member=_whole_number(KUEUE_TOTAL_COUNT, annotations.kueue_total or ""))
+    except ModelError as error:
+        problems.append(error)
+    return GangSpec()
 
 
 def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:

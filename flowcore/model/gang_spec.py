@@ -31,12 +31,22 @@ KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
 
+#: Kueue's label of a plain pod's group, and what its pods say of the group. A group that is admitted by its first pod,
+#: or that serves, may get its other pods later.
+KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
+KUEUE_TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_FAST_ADMISSION = "kueue.x-k8s.io/pod-group-fast-admission"
+KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
+
 #: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
 
 #: Annotations by which a pod belongs to a gang.
 NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG)
+
+#: Labels by which a pod belongs to a gang.
+NAMING_LABELS = (*POD_GROUP_LABELS, KUEUE_GROUP)
 
 
 class GangSource(StrEnum):
@@ -52,6 +62,8 @@ class GangSource(StrEnum):
     KOORDINATOR = "gang.scheduling.koordinator.sh"
     #: Annotations of ours; all is said on the pods.
     THALWEG = "scheduling.thalweg"
+    #: The label of a plain pod's group and an annotation of Kueue; all is said on the pods.
+    KUEUE = "kueue.x-k8s.io"
     #: The controller that makes the pods; its object says all (``flowcore.model.gang_parents``).
     CONTROLLER = "controller"
 

@@ -120,6 +120,10 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({"mode": "Extender", "rights.learnt": False}, {"learnt"}),
         ({"mode": "Extender", "rights.devices": False}, {"devices"}),
         ({"mode": "Extender", "rights.volumes": False}, {"volumes"}),
+        (
+            {"mode": "Extender", "rights.gangs": ["jobset", "volcano"]},
+            {f"gangs-{kind}" for kind in ("job", "leaderworkerset", "kubeflow", "raycluster", "podgang")},
+        ),
         ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
         ({"mode": "Extender", "rights.create": False}, None),
     ],

@@ -64,6 +64,17 @@ def test_pods_of_a_job_set_are_whole_or_absent(tmp_path: Path) -> None:
     assert reasons(few) == {"JobSet ml/train (workers): 2 of 3 pods exist."}
 
 
+def test_a_size_that_cannot_be_read(tmp_path: Path) -> None:
+    """Its pods wait for that; the rest of the dump is planned."""
+    alone = members(1)[0]
+    alone["metadata"] |= {"name": "alone", "uid": "alone", "labels": {}, "ownerReferences": []}
+    answer = plan(tmp_path, node("a", "2"), job_set(-1), pods=[*members(2), alone])
+    assert [each["pod"] for each in answer["placed"]] == ["ml/alone"]
+    assert reasons(answer) == {
+        "JobSet ml/train: spec.replicatedJobs[0].template.spec.parallelism: -1 is no number of pods."
+    }
+
+
 def test_a_dump_without_the_kind_says_so(tmp_path: Path) -> None:
     """Its pods are planned one by one, which the live cluster would not do."""
     answer = plan(tmp_path, node("a", "2"), pods=members(3))

@@ -19,6 +19,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import Pod
 
 OURS, KOORDINATOR = "scheduling.thalweg/gang", "gang.scheduling.koordinator.sh/"
+KUEUE = "kueue.x-k8s.io/pod-group-"
 
 
 def pod(
@@ -68,8 +69,23 @@ def test_every_source_names_a_gang() -> None:
     )
 
 
+def test_groups_of_kueue() -> None:
+    """All pods of a group at once. A group that runs before all of its pods exist is no gang."""
+    label, total = {KUEUE + "name": "train"}, {KUEUE + "total-count": "3"}
+    assert pod(total, label).gang == ref(GangSource.KUEUE, min_member=3)
+    assert pod({**total, KUEUE + "fast-admission": "false"}, label).gang == ref(GangSource.KUEUE, min_member=3)
+    for grows in ("fast-admission", "serving"):
+        assert pod({**total, KUEUE + grows: "true"}, label).gang is None
+    assert (pod({}, label).gang, pod(labels=label).gang, pod(total).gang) == (None, None, None)
+    assert pod({**total, OURS: "ours"}, label).gang == ref(GangSource.THALWEG, "ours")
+    found = pod({KUEUE + "total-count": "all"}, label)
+    assert (
+        'annotation kueue.x-k8s.io/pod-group-total-count: "all" is no whole number above zero' in found.blocked_reason
+    )
+
+
 def test_the_first_source_counts() -> None:
-    """Kubernetes' own field before labels, labels before annotations, ours last; the others are not even parsed."""
+    """Kubernetes' own field before labels, labels before annotations; the others are not even parsed."""
     every = {
         "scheduling.k8s.io/group-name": "volcano",
         KOORDINATOR + "name": "koordinator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -550,6 +551,19 @@ def test_the_last_pods_of_a_job_wait_for_nobody_else(
     """The controller makes no more pods than it still needs, and those that ended may be gone."""
     cluster = cluster_of(parent(JOB, status=status, **spec), *job_pods(waiting), controllers=["Job"])
     assert not any(gang.unschedulable_reason for gang in told(cluster))
+
+
+def test_no_state_of_a_job_makes_its_pods_wait_for_ever() -> None:
+    """Whatever ended for good: the pods that the controller runs then, and no others, are enough."""
+    for parallelism, completions in product(range(1, 5), range(1, 5)):
+        for succeeded, failed in product(range(completions + 1), repeat=2):
+            wanted = min(parallelism, completions - succeeded - failed)
+            if wanted <= 0:
+                continue
+            status = {"succeeded": succeeded, "failedIndexes": ",".join(map(str, range(failed)))}
+            job = parent(JOB, status=status, parallelism=parallelism, completions=completions)
+            cluster = cluster_of(job, *job_pods(wanted), controllers=["Job"])
+            assert not any(gang.unschedulable_reason for gang in told(cluster)), (parallelism, completions, status)
 
 
 def test_a_policy_turns_sources_off() -> None:

@@ -14,6 +14,7 @@ from support.operator import until
 from support.recording_shell import RecordingShell
 from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.api import STRATEGIC_PATCH
 from thalweg_controlplane.client.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.writes.events import EventWriter
@@ -71,7 +72,8 @@ def gang(count: int, rack: str = "") -> dict[str, Any]:
 
 def rounds(state: DrivenLedger, *namespaces: str) -> list[Gang]:
     """What a round would be told now."""
-    asked = [(each, Delivery.BINDER) for each in state.plannable() if each.namespace in namespaces]
+    waiting = (each for each in state.plannable() if each.namespace in namespaces and not each.blocked_reason)
+    asked = [(each, Delivery.BINDER) for each in waiting]
     return state.gangs_of(asked)[1]
 
 
@@ -146,10 +148,34 @@ async def test_an_annotation_that_does_not_parse(plane: tuple[ControlPlane, Api]
         assert (
             found.blocked_reason == 'annotation scheduling.thalweg/gang-min-member: "two" is no whole number above zero'
         )
-        asked = [
-            (each, Delivery.BINDER) for each in state.plannable() if each.namespace == ml and not each.blocked_reason
-        ]
-        assert state.gangs_of(asked)[1] == [Gang(f"gang {ml}/train", 2)]
+        assert rounds(state, ml) == [Gang(f"gang {ml}/train", 2)]
+
+
+async def test_groups_that_kueue_admits(plane: tuple[ControlPlane, Api], api: Api, ml: str) -> None:
+    """Pods behind Kueue's gates are not planned. Those that it lets in together are a gang."""
+    gate, kueue = "kueue.x-k8s.io/admission", "kueue.x-k8s.io/pod-group-"
+    pods = [
+        pod(
+            name,
+            namespace=ml,
+            labels={f"{kueue}name": "train"},
+            annotations={f"{kueue}total-count": "2"},
+            schedulingGates=[{"name": gate}],
+        )
+        for name in "ab"
+    ]
+    await api.create_many(pods)
+    async with watched_cluster(plane[0]) as state:
+        await until(lambda: {f"{ml}/a", f"{ml}/b"} <= state.waiting.keys(), 30, lambda: str(state.waiting.keys()))
+        assert all(gate in state.waiting[f"{ml}/{name}"].blocked_reason for name in "ab")
+        admitted = {"schedulingGates": [{"name": gate, "$patch": "delete"}]}
+        await api.patch(object_path(pods[0]), {"spec": admitted}, content_type=STRATEGIC_PATCH)
+        name = f"gang {ml}/train of kueue.x-k8s.io"
+        gated = f"{ml}/b: its scheduling gates are closed: {gate}"
+        short = f"{name}: it needs 2 pods at once, 1 can be planned now; {gated}"
+        await told(state, ml, Gang(name, 2, unschedulable_reason=short))
+        await api.patch(object_path(pods[1]), {"spec": admitted}, content_type=STRATEGIC_PATCH)
+        await told(state, ml, Gang(name, 2))
 
 
 async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: Api, ml: str) -> None:

@@ -213,6 +213,7 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
         {"annotations": {"scheduling.k8s.io/group-name": "train"}},
         {"annotations": {"scheduling.volcano.sh/group-name": "train"}},
         {"annotations": {"gang.scheduling.koordinator.sh/name": "train"}},
+        {"labels": {"kueue.x-k8s.io/pod-group-name": "train"}},
         ours,
     ):
         assert await gates_of(api, steered(**said)) == [GATE], said

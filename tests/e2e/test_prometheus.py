@@ -29,6 +29,7 @@ FILES = ROOT / "charts" / "thalweg" / "files"
 WITHOUT_SAMPLES = {
     "thalweg_relists_total": "no watch fails",
     "thalweg_write_retries_total": "no write fails",
+    "thalweg_claim_writes_total": "no pod has a claim",
     "thalweg_evictions_total": "no pod replaces another",
     "thalweg_eviction_dry_runs_total": "no pod leaves with others",
     "thalweg_moves_total": "no pod is moved",

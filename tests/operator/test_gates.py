@@ -30,7 +30,7 @@ from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverage
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.model.gang_spec import NAMING_ANNOTATIONS, POD_GROUP_LABELS
+from flowcore.model.gang_spec import NAMING_ANNOTATIONS, NAMING_LABELS
 from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
@@ -185,7 +185,7 @@ def test_the_static_policy_knows_our_names() -> None:
     assert rule["metadata"] == binding["metadata"] == {"name": GATE_NAME, "labels": {GATE_LABEL: ""}}
     assert rule["spec"]["paramKind"] == {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
     (gang,) = [each["expression"] for each in rule["spec"]["variables"] if each["name"] == "inGang"]
-    assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *POD_GROUP_LABELS))
+    assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *NAMING_LABELS))
     (early,) = [each["expression"] for each in rule["spec"]["matchConditions"] if each["name"] == "may-be-gated"]
     assert early == f"params.status.gate.order.exists(each, each.others) || {gang}"
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]

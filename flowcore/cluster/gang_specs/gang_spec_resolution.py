@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from flowcore.model.gang_spec import (
     GANG_MIN_MEMBER,
     KOORDINATOR_MIN_AVAILABLE,
+    KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     GangKey,
     GangSource,
@@ -20,7 +21,11 @@ from flowcore.model.gang_spec import (
 from flowcore.model.pods import Pod
 
 #: The annotation with the minMember of a gang.
-_MIN_MEMBER_ANNOTATION = {GangSource.KOORDINATOR: KOORDINATOR_MIN_AVAILABLE, GangSource.THALWEG: GANG_MIN_MEMBER}
+_MIN_MEMBER_ANNOTATION = {
+    GangSource.KOORDINATOR: KOORDINATOR_MIN_AVAILABLE,
+    GangSource.THALWEG: GANG_MIN_MEMBER,
+    GangSource.KUEUE: KUEUE_TOTAL_COUNT,
+}
 
 
 @dataclass(frozen=True, slots=True)

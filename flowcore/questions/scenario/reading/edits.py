@@ -76,6 +76,7 @@ class Edits:
         self._note("pod", key, lambda: cluster.remove_pod(key) if before is None else cluster.put_pod(before))
 
     def _note_gang(self, pod: Pod) -> None:
+        pod = self._cluster.parent_gangs.with_gang(pod, self._cluster.namespaces)
         if pod.gang is not None and pod.gang.key not in self._gangs:
             self._gangs[pod.gang.key] = self._cluster.gangs.order(pod.gang.key)
 

@@ -48,6 +48,7 @@ def pod_put(state: State, pod: Pod) -> None:
     ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
     waited = victims.victim_left(state, key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
     change = cluster.put_pod(pod, reserved)
+    pod = cluster.pods[key]  # in the gang of its controller
     if key in ledger.victims:
         ledger.victim_changed(pod, state.now)
     if waited:
