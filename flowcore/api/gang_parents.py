@@ -78,8 +78,11 @@ def _indexed(pod: Pod) -> NamedParent:
 
 
 def _job_set(pod: Pod) -> NamedParent:
-    name, role, index = (value_of(pod.labels, label) or "" for label in _JOB_SET_LABELS)
-    return (name, role) if name and _controller_name(pod) == f"{name}-{role}-{index}" else None
+    name = value_of(pod.labels, "jobset.sigs.k8s.io/jobset-name")
+    if not name:
+        return None
+    role, index = (value_of(pod.labels, f"jobset.sigs.k8s.io/{label}") for label in ("replicatedjob-name", "job-index"))
+    return (name, role) if role and _controller_name(pod) == f"{name}-{role}-{index}" else None
 
 
 def _leader_worker_set(pod: Pod) -> NamedParent:

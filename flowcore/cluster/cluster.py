@@ -192,14 +192,14 @@ class Cluster:
         pod = self.version.as_scheduled(pod)
         key = pod.key
         self.parent_gangs.put_pod(pod)
-        pod = self.parent_gangs.with_gang(pod, self.namespaces)
+        pod, ways = self.parent_gangs.placed(pod, self.namespaces)
         old = self.pods.get(key)
         self._note_written(old, pod)
         pod = pod if as_given else self._as_member(pod)
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
-        gang_changed |= self.gangs.set_ways(key, self.parent_gangs.ways(pod, self.namespaces))
+        gang_changed |= self.gangs.set_ways(key, ways)
         self.numa.put_pod(old, pod)
         waiting_changed, gate_opened = self._set_waiting(key, pod)
         return PodChange(
@@ -518,13 +518,13 @@ class Cluster:
         changed = False
         for key in list(self.parent_gangs.candidates(namespace)):
             before = self.pods[key]
-            pod = self.parent_gangs.with_gang(before, self.namespaces)
+            pod, ways = self.parent_gangs.placed(before, self.namespaces)
             if pod is not before:
                 self._note_written(before, pod)
                 self.pods[key] = pod
                 changed |= self.gangs.put(pod)
                 changed |= self._set_waiting(key, pod)[0]
-            changed |= self.gangs.set_ways(key, self.parent_gangs.ways(pod, self.namespaces))
+            changed |= self.gangs.set_ways(key, ways)
         self.occupancy.generation += changed
         return changed
 

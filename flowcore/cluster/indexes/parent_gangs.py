@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, GangPolicy
 from flowcore.model.selectors import Labels
+
+_NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 
 
 class ParentGangs:
@@ -70,30 +73,34 @@ class ParentGangs:
 
     def with_gang(self, pod: Pod, namespaces: Mapping[str, Labels]) -> Pod:
         """A pod in the gang of its controller, or in none if there is none; a gang that it names itself goes before."""
-        if pod.gang is not None and pod.gang.key.source is not GangSource.CONTROLLER:
-            return pod
-        key = self._gang_key(pod, namespaces, self._is_followed)
-        gang = None if key is None else GangRef(key)
-        return pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
+        return self.placed(pod, namespaces)[0]
 
-    def ways(self, pod: Pod, namespaces: Mapping[str, Labels]) -> dict[ParentKey, Way]:
-        """How a pod is delivered, for each parent that it might be of; none for a pod that does not count.
+    def placed(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[Pod, Mapping[ParentKey, Way]]:
+        """A pod ``with_gang``, and how it is delivered, for each parent that it might be of.
 
-        Args:
-            pod: as ``with_gang`` returns it.
+        Pods that do not count have no ways: those that failed or are being deleted.
         """
-        if pod.deleting or (pod.terminal and not pod.succeeded) or not self._may_have_parent(pod):
-            return {}
+        named = pod.gang is not None and pod.gang.key.source is not GangSource.CONTROLLER
+        may_have = self._may_have_parent(pod)
+        possible = tuple(parent_gangs(pod, self._all_sources, self._is_followed)) if may_have else ()
+        if not possible:
+            return (pod if named or pod.gang is None else msgspec.structs.replace(pod, gang=None)), _NO_WAYS
+        governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
+        policy = governing[0] if governing else BUILT_IN
+        key = None if named else next(parent_gangs(pod, policy.gangs, self._is_followed), None)
+        if not named:
+            gang = None if key is None else GangRef(key)
+            pod = pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
+        if pod.deleting or (pod.terminal and not pod.succeeded):
+            return pod, _NO_WAYS
         ways: dict[ParentKey, Way] = {}
-        for key in parent_gangs(pod, self._all_sources, self._is_followed):
-            uid = pod.owner if pod.controller == f"{key.kind.partition('.')[0]}/{key.name}" else ""
-            if pod.gang is None or pod.gang.key.parent != key.parent:
-                ways[key.parent] = uid, None
-            elif governing := self.policies.governing(
-                pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ())
-            ):
-                ways[key.parent] = uid, governing[0].delivery
-        return ways
+        for parent in {each.parent for each in possible}:
+            uid = pod.owner if pod.controller == f"{parent.kind.partition('.')[0]}/{parent.name}" else ""
+            if key is None or key.parent != parent:
+                ways[parent] = uid, None
+            elif governing:
+                ways[parent] = uid, policy.delivery
+        return pod, ways
 
     def unknown_kind(self, pod: Pod, namespaces: Mapping[str, Labels]) -> str:
         """The kind of the parent that a pod names, where nothing of that kind is known; "" elsewhere."""
