@@ -112,6 +112,16 @@ class CompositeGroups:
         except _Refused:
             return group.spec
 
+    def priority_said_by(self, group: PodGroup) -> str:
+        """What has the priority that counts for a PodGroup's pods, as users know it; "": they have their own."""
+        try:
+            root = self._above(group)[-1] if group.parent else None
+        except _Refused:
+            root = None
+        if root is not None and root.priority is not None:
+            return root.key.display_name
+        return "" if group.spec.priority is None else group.key.display_name
+
     def _above(self, group: PodGroup) -> list[CompositeGroup]:
         """The CompositePodGroups above a PodGroup, its parent first."""
         above: list[CompositeGroup] = []
