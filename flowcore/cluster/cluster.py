@@ -445,6 +445,8 @@ class Cluster:
 
     def set_composite_group(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
         """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for it, or others for its pods."""
+        if self.gangs.composites.objects.get(key) == composite:
+            return False  # its status alone changed
         below = self.gangs.composites.below(key)
         return self._change_groups(lambda: self.gangs.put_composite(key, composite), below)
 

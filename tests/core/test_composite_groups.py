@@ -156,6 +156,16 @@ EVENT = st.one_of(
 )
 
 
+@pytest.mark.parametrize("topology", ["", "rack"])
+def test_running_pods_have_the_priority_of_the_root(topology: str) -> None:
+    """Also where others of its pods would not be planned."""
+    cluster, key, root = Cluster(), GangKey(GangSource.NATIVE, "ml", "g"), CompositeKey("ml", "root")
+    cluster.put_pod(Pod("ml", "p", "p", PodClass(), gang=GangRef(key), node_name="n"))
+    cluster.put_pod_group(PodGroup(key, GangSpec(1, priority=0), parent="root"))
+    cluster.set_composite_group(root, CompositeGroup(root, min_groups=1, topology_key=topology, priority=9))
+    assert cluster.pods["ml/p"].pod_class.priority == 9
+
+
 def apply(cluster: Cluster, event: tuple[Any, ...]) -> None:
     """Has one thing happen."""
     kind, name, *rest = event

@@ -190,9 +190,7 @@ class GangRegistry:
         return self._affects_waiting(GangRef(key, before.spec)) or around
 
     def put_composite(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
-        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for what it says now."""
-        if self.composites.objects.get(key) == composite:
-            return False
+        """Takes a CompositePodGroup that changed; None: it is gone. Returns whether pods wait for what it says now."""
         around = self._forget_states(self.composites.concerned(key))
         self.composites.put(key, composite)
         return self._forget_states(self.composites.concerned(key)) or around

@@ -112,6 +112,16 @@ class CompositeGroups:
         except _Refused:
             return group.spec
 
+    def priority_said_by(self, group: PodGroup) -> str:
+        """What has the priority that counts for a PodGroup's pods, as users know it; "": they have their own."""
+        try:
+            root = self._above(group)[-1] if group.parent else None
+        except _Refused:
+            root = None
+        if root is not None and root.priority is not None:
+            return root.key.display_name
+        return "" if group.spec.priority is None else group.key.display_name
+
     def _above(self, group: PodGroup) -> list[CompositeGroup]:
         """The CompositePodGroups above a PodGroup, its parent first."""
         above: list[CompositeGroup] = []
@@ -124,14 +134,16 @@ class CompositeGroups:
             composite = self.objects.get(key)
             if composite is None:
                 raise _Refused(f"{key.display_name} does not exist")
-            if composite.topology_key:
-                raise _Refused(f"{key.display_name} has a topology, which Thalweg does not plan for several groups")
             above.append(composite)
             key = composite.parent_key
         return above
 
     def _together(self, above: list[CompositeGroup]) -> tuple[GangKey, ...]:
         """The PodGroups that are placed together with one that is below these; (): it is by itself."""
+        for composite in above:
+            if composite.topology_key:
+                name = composite.key.display_name
+                raise _Refused(f"{name} has a topology, which Thalweg does not plan for several groups")
         gangs = [composite for composite in above if composite.min_groups is not None]
         if gangs != above[: len(gangs)]:
             raise _Refused(f"{above[0].key.display_name} is basic, within one that is not")

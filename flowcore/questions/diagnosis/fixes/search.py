@@ -275,7 +275,7 @@ class _Search:
                 self._pods,
                 left,
                 self._context,
-                self._scenario.cluster.gangs.groups,
+                self._scenario.cluster.gangs,
                 at_most=at_most,
             ),
             list(changes),

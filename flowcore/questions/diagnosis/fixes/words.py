@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import shorten
 
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.model.amount_text import exact_amount, same_units
-from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.proposals.compared_values import replaced_value
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
@@ -45,20 +45,20 @@ def sentence(
     wanted: Sequence[Pod],
     left: int,
     context: AnswerContext,
-    groups: Mapping[GangKey, PodGroup],
+    gangs: GangRegistry,
     *,
     at_most: bool = False,
 ) -> str:
     """What to change, and what that does to others.
 
     Args:
-        groups: all PodGroups.
+        gangs: of the cluster.
         wanted: the pods to place, as they are.
         left: how many of them wait on.
         at_most: whether fewer new nodes may do as well.
     """
     pods = {pod.key: pod for pod in wanted}
-    phrases = dict.fromkeys(_phrase(change, pods, groups, at_most=at_most) for change in changes)
+    phrases = dict.fromkeys(_phrase(change, pods, gangs, at_most=at_most) for change in changes)
     text = " and ".join(phrases)
     parts = []
     if left:
@@ -93,7 +93,7 @@ def _by_workload(keys: Sequence[str], outcome: PlanDifference, context: AnswerCo
     return listed_pods(keys, context)
 
 
-def _phrase(change: Change, pods: dict[str, Pod], groups: Mapping[GangKey, PodGroup], *, at_most: bool) -> str:
+def _phrase(change: Change, pods: dict[str, Pod], gangs: GangRegistry, *, at_most: bool) -> str:
     """A change as a command, the same for all pods to place."""
     match change:
         case Tolerate():
@@ -117,9 +117,9 @@ def _phrase(change: Change, pods: dict[str, Pod], groups: Mapping[GangKey, PodGr
             return f"ask for {amount} of {change.resource}, not {instead_of}"
         case SetPriority():
             pod = pods[change.pod]
-            group = None if pod.gang is None else groups.get(pod.gang.key)
-            whose = "it" if group is None or group.spec.priority is None else group.key.display_name
-            return f"give {whose} priority {change.priority}, not {pod.pod_class.priority}"
+            group = None if pod.gang is None else gangs.groups.get(pod.gang.key)
+            said_by = "" if group is None else gangs.composites.priority_said_by(group)
+            return f"give {said_by or 'it'} priority {change.priority}, not {pod.pod_class.priority}"
         case RaiseCap():
             return f"raise maxPerDomain of constraint {change.constraint} of policy {change.policy} to {change.value}"
         case RaiseQueueLimit():

@@ -142,10 +142,11 @@ def object_event(state: State, event: ObjectEvent) -> None:
                 ledger.device_claims.slice_changed(key, before, value, cluster.generation)
             elif store is STORAGE_OBJECTS and ledger.preparing:
                 preparing.go_on(state, cluster.storage.pods_that_await(key))
-            elif store in (GROUPS_OF_PODS, COMPOSITES):
-                groups = [key] if store is GROUPS_OF_PODS else cluster.gangs.composites.below(key)
-                for victim in ledger.victims.keys() & {pod for group in groups for pod in cluster.gangs.order(group)}:
-                    ledger.victim_changed(cluster.pods[victim], state.now)  # its priority may be another one now
+            elif store in (GROUPS_OF_PODS, COMPOSITES) and ledger.victims:
+                groups = {key} if store is GROUPS_OF_PODS else {*cluster.gangs.composites.below(key)}
+                for victim in [record.pod for record in ledger.victims.values()]:
+                    if victim.gang is not None and victim.gang.key in groups:
+                        ledger.victim_changed(cluster.pods[victim.key], state.now)  # its priority may be another one
 
 
 def _node_changed(state: State, change: NodeChange) -> None:
