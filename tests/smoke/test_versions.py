@@ -29,7 +29,10 @@ BREAKS_PLANE = True
 BOTH = pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, STEERED_NAME], ids=["binder", "extender"])
 
 
-@pytest.fixture(scope="module", params=[each for each in KUBERNETES if each != MINOR_VERSION])
+OTHERS = [each for each in KUBERNETES if each != MINOR_VERSION]
+
+
+@pytest.fixture(scope="module", params=OTHERS, ids=[each.replace(".", "-") for each in OTHERS])
 def minor_version(request: pytest.FixtureRequest) -> str:
     version: str = request.param
     return version
