@@ -34,7 +34,6 @@ DEFAULT_CONTROLLERS = (
     GangController.JOB_SET,
     GangController.LEADER_WORKER_SET,
     GangController.KUBEFLOW,
-    GangController.RAY_CLUSTER,
     GangController.POD_GANG,
     GangController.VOLCANO_JOB,
 )

@@ -145,6 +145,7 @@ def test_each_kind_makes_gangs() -> None:
         *(pod(f"torch-{at}", "kubeflow.org/v1/PyTorchJob/torch") for at in range(3)),
         parent(RAY_CLUSTER, "ray", workerGroupSpecs=[{"replicas": 1, "numOfHosts": 2}]),
         *(pod(f"ray-{at}", "ray.io/v1/RayCluster/ray") for at in range(3)),
+        controllers=["JobSet", "Kubeflow", "RayCluster"],
     )
     assert told(cluster) == [
         Gang("JobSet ml/train (workers)", 2),
@@ -477,7 +478,9 @@ def test_an_mpi_launcher(policy: str | None, size: int) -> None:
 def test_ray_sizes(spec: dict[str, Any], size: int) -> None:
     """As KubeRay makes them: workers beyond the fewest, which its autoscaler asks for, are placed one by one."""
     cluster = cluster_of(
-        parent(RAY_CLUSTER, "ray", **spec), *(pod(f"r-{at}", "ray.io/v1/RayCluster/ray") for at in range(8))
+        parent(RAY_CLUSTER, "ray", **spec),
+        *(pod(f"r-{at}", "ray.io/v1/RayCluster/ray") for at in range(8)),
+        controllers=["RayCluster"],
     )
     assert told(cluster) == [Gang("RayCluster ml/ray", size)]
 
@@ -622,18 +625,18 @@ def test_replicated_jobs_beside_one_in_another_gang() -> None:
 def test_pods_of_a_parent_that_policies_treat_differently(head: dict[str, Any]) -> None:
     """What one pod cannot take part in, the others do not wait for; once the policies agree they are a gang."""
     cluster = cluster_of(
-        parent(RAY_CLUSTER, "ray", workerGroupSpecs=[{"replicas": 1}]),
-        pod("head", "ray.io/v1/RayCluster/ray", scheduler="default-scheduler"),
-        pod("worker", "ray.io/v1/RayCluster/ray"),
+        parent(TF, "t", tfReplicaSpecs={"Chief": {"replicas": 1}, "Worker": {"replicas": 1}}),
+        pod("chief", "kubeflow.org/v1/TFJob/t", scheduler="default-scheduler"),
+        pod("worker", "kubeflow.org/v1/TFJob/t"),
     )
-    assert told(cluster) == [Gang("RayCluster ml/ray", 2)]
+    assert told(cluster) == [Gang("TFJob ml/t", 2)]
     spec = {"selects": {"schedulerNames": ["default-scheduler"]}, **head}
     cluster.policies.replace([parse_policy("head", spec, MODELS)])
     assert cluster.regang_pods()
     assert told(cluster) == []
     cluster.policies.replace([])
     assert cluster.regang_pods()
-    assert told(cluster) == [Gang("RayCluster ml/ray", 2)]
+    assert told(cluster) == [Gang("TFJob ml/t", 2)]
 
 
 RULE = {
@@ -679,12 +682,13 @@ def test_a_policy_adds_a_kind_by_label() -> None:
 
 
 def test_kinds_of_the_same_name_are_told_apart() -> None:
-    """A policy names another group's RayCluster: rounds know gangs by these names."""
-    rule = RULE | {"kind": "RayCluster", "size": ["spec.n"]}
-    cluster = cluster_of(parent(RAY_CLUSTER, "t"), pod("a", "ray.io/v1/RayCluster/t"), parents=[rule], followed=None)
-    put(cluster, pod("b", "example.com/v1/RayCluster/t"))
+    """A policy names another group's TFJob: rounds know gangs by these names."""
+    rule = RULE | {"kind": "TFJob", "size": ["spec.n"]}
+    parent_of_kubeflow = parent(TF, "t", tfReplicaSpecs={"Worker": {"replicas": 1}})
+    cluster = cluster_of(parent_of_kubeflow, pod("a", "kubeflow.org/v1/TFJob/t"), parents=[rule], followed=None)
+    put(cluster, pod("b", "example.com/v1/TFJob/t"))
     own_parent(rule, cluster, n=1)
-    assert told(cluster) == [Gang("RayCluster ml/t", 1), Gang("RayCluster.example.com ml/t", 1)]
+    assert told(cluster) == [Gang("TFJob ml/t", 1), Gang("TFJob.example.com ml/t", 1)]
 
 
 def test_a_kind_that_two_policies_name_is_watched_once() -> None:
@@ -735,5 +739,5 @@ def test_the_groups_of_built_in_kinds_are_known() -> None:
 
 
 def test_what_is_followed_by_default() -> None:
-    """All built-in kinds but Jobs."""
-    assert set(kinds_of([BUILT_IN.gangs])) == set(PARENTS) - {JOB}
+    """All built-in kinds but Jobs and RayClusters."""
+    assert set(kinds_of([BUILT_IN.gangs])) == set(PARENTS) - {JOB, RAY_CLUSTER}

@@ -96,13 +96,13 @@ def followed(shell: _Shell) -> frozenset[str]:
 
 
 async def test_kinds_that_are_not_served_are_not_followed(tmp_path: Path) -> None:
-    """Each is asked for once; JobSets are there, and Jobs are followed by no policy, so nobody asks for them."""
+    """Each is asked for once; JobSets are there, and Jobs and RayClusters are followed by no policy."""
     server = _Server()
     server.items = [{"metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": {}}]
     async with watching(tmp_path, server) as (shell, _):
         assert followed(shell) == {JOB_SET.qualified}
         assert [key.name for key in shell.cluster.gangs.parents] == ["train"]
-        expected = {path for kind in (*PARENTS, VOLCANO_JOB) if kind != JOB for path in kind.paths}
+        expected = {path for kind in (*PARENTS, VOLCANO_JOB) if kind not in (JOB, RAY_CLUSTER) for path in kind.paths}
         assert set(server.asked) == expected
         assert {server.asked[path] for path in expected - {JOB_SETS}} == {1}
 

@@ -250,20 +250,23 @@ class GangRegistry:
     def partial_gangs(self, reserved: Mapping[str, str]) -> list[PartialGang]:
         """Gangs with bound pods, but fewer than needed, counting pods on their way to a node.
 
-        A complete gang is among them where another gang of its group is incomplete and has waiting pods.
+        A complete gang is among them where another gang of its group is incomplete and has waiting pods. Gangs that
+        their controllers make are not: one that has grown while it runs cannot be told from one that lost pods.
         """
         # Each gang is computed once, however many others name it.
-        short = {key for key in self._members if self._lacks_pods(key, reserved)}
+        declared = [key for key in self._members if key.source is not GangSource.CONTROLLER]
+        short = {key for key in declared if self._lacks_pods(key, reserved)}
         lacking = {key for key in short if self.members(key)[0]}
         return [
             self._to_partial(key)
-            for key in self._members
+            for key in declared
             if self.members(key)[1] and (key in short or not lacking.isdisjoint(self.state(key).spec.group))
         ]
 
     def partial_gang(self, key: GangKey, reserved: Mapping[str, str]) -> PartialGang | None:
         """The gang, if it is partial (``partial_gangs``)."""
-        return self._to_partial(key) if self.members(key)[1] and self.lacks_pods(key, reserved) else None
+        may_be_partial = key.source is not GangSource.CONTROLLER and self.members(key)[1]
+        return self._to_partial(key) if may_be_partial and self.lacks_pods(key, reserved) else None
 
     def lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
         """Whether it, or a gang of its group with waiting pods, has fewer pods than it needs.
