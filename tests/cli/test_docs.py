@@ -56,7 +56,7 @@ def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
 
 def test_a_gang_without_any_object() -> None:
     """All four in one zone, or none; the reasons are those that the page lists."""
-    (job,) = example("how-to/run-gangs.md")
+    (job,) = example("how-to/run-gangs.md", "Without a controller: annotations")
     template = job["spec"]["template"]
     pods = [of(template, f"train-{at}") for at in range(job["spec"]["parallelism"])]
     other: Manifest = {"metadata": {}, "spec": {}}
