@@ -1,6 +1,6 @@
 """The oracle of each version, and the count of verdicts in the closing lines.
 
-A module says with ``MINOR_VERSIONS`` which versions of kube-scheduler it asks; without that it asks the default one.
+A test that is marked ``minor_versions`` asks kube-scheduler of each of these; others ask that of the default one.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ _COMPARED = pytest.StashKey[dict[str, Counter[str]]]()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each version that its module names."""
-    versions = getattr(metafunc.module, "MINOR_VERSIONS", ())
-    if versions and "oracle" in metafunc.fixturenames:
-        metafunc.parametrize("oracle", versions, indirect=True, scope="session")
+    """A test for each version that it is marked with."""
+    marker = metafunc.definition.get_closest_marker("minor_versions")
+    if marker is not None:
+        metafunc.parametrize("oracle", marker.args, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,12 @@ import pytest
 from support.draw import Case
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
+from thalweg_controlplane.building.build import MINOR_VERSION
 
-MINOR_VERSIONS = ("1.36", "1.37")
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
 
+@pytest.mark.minor_versions(MINOR_VERSION, "1.37")
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_kept_case_stays_settled(oracle: Oracle, path: Path) -> None:
     """Verdicts and words are kube-scheduler's, with all filters together and with the one that the case is about."""

@@ -13,7 +13,6 @@ from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 from thalweg_controlplane.building.build import MINOR_VERSION
 
-MINOR_VERSIONS = ("1.36", "1.37")
 WHOLE = "the default profile"
 #: Verdicts compared for each filter, at least; ten times as many while exploring.
 ENOUGH = 10_000
@@ -53,6 +52,7 @@ def check(counts: Counter[str], enough: int) -> None:
     assert counts["rejected"] > enough / 20
 
 
+@pytest.mark.minor_versions(MINOR_VERSION, "1.37")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*ASPECTS, WHOLE])
 def test_every_verdict_is_kube_schedulers(oracle: Oracle, compared: dict[str, Counter[str]], name: str) -> None:

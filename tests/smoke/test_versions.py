@@ -72,9 +72,16 @@ async def test_the_version_is_read_and_said(scene: ClusterScenario, minor_versio
 
 @BOTH
 async def test_gang(scene: ClusterScenario, scheduler: str) -> None:
-    """A gang waits until all that it needs are there; what comes late joins it as long as there is room."""
+    """A gang waits until all that it needs are there, while another pod comes through. Then all of it is placed."""
     scene.scheduler = scheduler
-    await gang_scenarios.a_gang_that_comes_bit_by_bit(scene)
+    await scene.nodes("a", "b", cpu="4")
+    pods = gang_scenarios.members(scene, "job", 5)
+    await scene.api.create_many(pods[:4])
+    await scene.create("alone", "1")
+    await scene.node_of("alone")
+    assert await gang_scenarios.bound(scene) == {}
+    await scene.api.create(pods[4])
+    await gang_scenarios.whole(scene, "job", size=5)
 
 
 async def test_steer(scene: ClusterScenario) -> None:

@@ -14,6 +14,7 @@ from support.cluster_checks import (
     unexplained_pods,
     unschedulable_message,
 )
+from support.kubernetes_rules import serves_gates
 from support.operator import Operator, until
 from support.retries import PASSING, insist
 from thalweg.crds import custom_resource_definitions
@@ -289,14 +290,14 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def install_crds(api: Api) -> None:
-    """CRDs, and the admission policy that reads them; returns once the API server serves them."""
+    """CRDs, and the admission policy that reads them where it is served; returns once the API server serves them."""
     for crd in custom_resource_definitions():
         await api.apply(crd)
         version = crd["spec"]["versions"][0]["name"]
         plural = crd["spec"]["names"]["plural"]
         path = f"/apis/{crd['spec']['group']}/{version}/{plural}"
         await until(partial(_served, api, path), 30, lambda path=path: f"{path} to be served")
-    for each in gate_admission():
+    for each in gate_admission() if await serves_gates(api) else ():
         await api.apply(each)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from thalweg_controlplane import Api
 from thalweg_controlplane.building.build import MINOR_VERSION
 
 from flowcore.model.kubernetes_version import KubernetesVersion
@@ -23,3 +24,8 @@ def rules_of(minor_version: str) -> Iterator[None]:
         yield
     finally:
         _in_force.pop()
+
+
+async def serves_gates(api: Api) -> bool:
+    """Whether the API server serves the kinds by which it can gate pods."""
+    return KubernetesVersion((await api.get("/version"))["gitVersion"]).has_mutating_policies

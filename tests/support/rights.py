@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.audit import audited
+from support.kubernetes_rules import serves_gates
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import object_path
-
-from flowcore.model.kubernetes_version import KubernetesVersion
 
 RIGHTS = Path(__file__).parents[2] / "rights"
 #: Operators of tests take leases of their own: no test waits for the lease of one that was killed to end.
@@ -87,8 +86,7 @@ def granted(stem: str) -> Iterator[Right]:
 
 async def grant(api: Api, *without: str) -> None:
     """Applies rights/, but for the files of these names, and for kinds that the API server does not serve."""
-    version = KubernetesVersion((await api.get("/version"))["gitVersion"])
-    unserved = () if version.has_mutating_policies else _GATE_KINDS
+    unserved = () if await serves_gates(api) else _GATE_KINDS
     for stem in files():
         if stem not in without:
             for each in manifests(stem):
