@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
-from support.operator import until
+from support.operator import Operator, until
 from support.parents import install_parents, made_by, parent
 from thalweg_controlplane.client.objects import object_path
 
@@ -17,6 +17,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 #: Kinds are installed.
 BREAKS_PLANE = True
 PYTORCH = KUBEFLOW[0]
+#: Pods whose policy asks for gangs of RayClusters: by default they are none.
+RAY = {"for": "ray"}
 Manifest = dict[str, Any]
 
 
@@ -76,7 +78,7 @@ def pytorch_job(scene: ClusterScenario) -> Workload:
 def ray_cluster(scene: ClusterScenario) -> Workload:
     """A head and two workers."""
     manifest = parent(RAY_CLUSTER, scene.namespace, "ray", workerGroupSpecs=[{"groupName": "w", "replicas": 2}])
-    return Workload(manifest, _owned(scene, manifest), f"RayCluster {scene.namespace}/ray")
+    return Workload(manifest, _owned(scene, manifest, RAY), f"RayCluster {scene.namespace}/ray")
 
 
 def pod_gang(scene: ClusterScenario) -> Workload:
@@ -93,12 +95,14 @@ def pod_gang(scene: ClusterScenario) -> Workload:
     return Workload(manifest, pods, f"PodGang {scene.namespace}/gang (gang-decode)")
 
 
-def _owned(scene: ClusterScenario, manifest: Manifest) -> Callable[[str], list[Manifest]]:
+def _owned(
+    scene: ClusterScenario, manifest: Manifest, labels: dict[str, str] | None = None
+) -> Callable[[str], list[Manifest]]:
     """Pods whose controller is the object itself."""
     name = manifest["metadata"]["name"]
 
     def pods(uid: str) -> list[Manifest]:
-        made = [scene.pod(f"{name}-{at}", "1") for at in range(3)]
+        made = [scene.pod(f"{name}-{at}", "1", labels=labels or {}) for at in range(3)]
         return [made_by(each, manifest["apiVersion"], manifest["kind"], name, uid) for each in made]
 
     return pods
@@ -110,15 +114,12 @@ WORKLOADS = pytest.mark.parametrize(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def gangs(scene: ClusterScenario) -> ClusterScenario:
-    """A scene whose API server has all kinds, and whose operator knows: it asks once a minute."""
+async def gangs(scene: ClusterScenario, operator: Operator) -> ClusterScenario:
+    """A scene whose API server has all kinds, and whose operator knows: it asks at its start, and once a minute."""
     await install_parents(scene.api, *PARENTS)
-    probe = ray_cluster(scene)
-    await scene.api.create(probe.manifest | {"metadata": {**probe.manifest["metadata"], "name": "probe"}})
-    waiting = made_by(scene.pod("probe", "1"), probe.manifest["apiVersion"], "RayCluster", "none")
-    await scene.api.create(waiting)
-    await scene.reason_of("probe", "does not exist", within=90)
-    await scene.delete("probe")
+    await scene.policy("ray", selects={"podSelector": {"matchLabels": RAY}}, gangs={"controllers": ["RayCluster"]})
+    await operator.stop()
+    await operator.start()
     return scene
 
 
