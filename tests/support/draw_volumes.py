@@ -380,8 +380,15 @@ _attachments: Drawn[list[Manifest]] = st.lists(
     max_size=4,
 ).map(lambda found: [{"metadata": {"name": f"a{at}"}, "spec": each} for at, each in enumerate(found)])
 _csi_drivers: Drawn[list[Manifest]] = st.tuples(
-    st.sampled_from((True, True, True, False, None)), st.sampled_from(((DRIVER,), (DRIVER, "ebs.csi.aws.com"), ()))
-).map(lambda drawn: [{"metadata": {"name": name}, "spec": {"storageCapacity": drawn[0]}} for name in drawn[1]])
+    st.sampled_from((True, True, True, False, None)),
+    st.sampled_from(((DRIVER,), (DRIVER, "ebs.csi.aws.com"), ())),
+    st.sampled_from((None, False, True)),
+).map(
+    lambda drawn: [
+        {"metadata": {"name": name}, "spec": {"storageCapacity": drawn[0], "preventPodSchedulingIfMissing": drawn[2]}}
+        for name in drawn[1]
+    ]
+)
 _capacities: Drawn[list[Manifest]] = st.lists(
     st.fixed_dictionaries(
         {"storageClassName": _mostly(st.just("late"), st.sampled_from(("now", "")), 5)},
@@ -430,7 +437,8 @@ def storage(
                 found["csiNodes"].append({"metadata": metadata, "spec": {"drivers": drawn["drivers"]}})
     if "NodeVolumeLimits" in aspects:
         found["volumeAttachments"] = draw(_attachments)
-    if "VolumeBinding" in aspects:
+    if aspects & {"NodeVolumeLimits", "VolumeBinding"}:
         found["csiDrivers"] = draw(_csi_drivers)
+    if "VolumeBinding" in aspects:
         found["csiStorageCapacities"] = draw(_capacities)
     return {kind: objects for kind, objects in found.items() if objects}
