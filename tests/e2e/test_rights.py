@@ -308,9 +308,10 @@ async def test_without_the_right_to_write_conditions_of_groups(
     api = plane[1]
     await scene.nodes("a")
     await withhold(api, "podgroups")
+    before = len(refused(audited(plane[0])))
     paths = [await create_group(scene, name) for name in ("first", "second")]
     refusal = "right to patch podgroups/status"
-    await until(lambda: bool(lines(scene.operator, "failing", refusal)), 30, lambda: "the missing right in the log")
+    await until(lambda: len(refused(audited(plane[0]))) >= before + 2, 30, lambda: "both groups to be refused")
     await restore(api, "podgroups")
     later = await create_group(scene, "later")
     await api.wait_for(later, is_scheduled)
