@@ -9,6 +9,8 @@ import yaml
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import collection_path
 
+from flowcore.model.gang_parents import BUILT_IN_GROUPS
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +19,8 @@ CLUSTER_SCOPED = {"FlowQueue", "FlowSchedulingPolicy", "PriorityClass"}
 #: What no API server takes, and kinds of other projects; test_network_model plans the dump, test_numa creates a report,
 #: test_way_back gives kube-scheduler its configuration.
 NOT_SERVED = {"List", "NodeResourceTopology", "KubeSchedulerConfiguration"}
+#: API groups of controllers of other projects; test_controllers_gangs makes objects of these kinds.
+OF_OTHERS = BUILT_IN_GROUPS - {"batch"}
 #: Each whole YAML block, indented ones in lists too.
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
@@ -28,6 +32,7 @@ def shown() -> list[tuple[str, dict[str, Any]]]:
         for _, block in BLOCK.findall(page.read_text()):
             objects = [each for each in yaml.safe_load_all(block) if isinstance(each, dict) and "kind" in each]
             objects = [each for each in objects if each["kind"] not in NOT_SERVED]
+            objects = [each for each in objects if each["apiVersion"].rpartition("/")[0] not in OF_OTHERS]
             found += [(str(page.relative_to(ROOT)), each) for each in objects]
     return found
 
