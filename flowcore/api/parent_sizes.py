@@ -295,6 +295,7 @@ class _KubeflowSpec(Wire):
 
 class _ReplicaStatus(Wire):
     succeeded: int | None = None
+    failed: int | None = None
 
 
 class _KubeflowStatus(Wire):
@@ -328,6 +329,8 @@ def to_kubeflow_job(wire: WireKubeflowJob, kind: str) -> GangParent:
         total = min(total, _count(policy.min_available, "spec.runPolicy.schedulingPolicy.minAvailable"))
     statuses = (wire.status or _KubeflowStatus()).replica_statuses or {}
     ended = sum(max(0, status.succeeded or 0) for status in statuses.values())
+    if field == "mpiReplicaSpecs" and "Worker" in statuses:
+        ended += max(0, statuses["Worker"].failed or 0)  # such a worker is not made again, and its launcher may be
     return parent_of(wire, kind, (("", PartSize(_size(total), ended)),))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from flowcore.model.data import DataSource
-from flowcore.model.gang_spec import GangRef
+from flowcore.model.gang_spec import GangRef, GangSource
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
@@ -201,6 +201,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def names_gang(self) -> bool:
+        """Whether a mark of its own says its gang, by which the API server gates it; gangs by controllers have none."""
+        return self.gang is not None and self.gang.key.source is not GangSource.CONTROLLER
 
     @property
     def skip_reason(self) -> str:

@@ -333,6 +333,17 @@ def test_a_pod_that_is_made_again_after_others_of_its_job_ended() -> None:
     assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
 
 
+def test_a_pod_that_is_made_again_after_ended_pods_of_its_job_are_gone() -> None:
+    """Pods go with their node, ended or not: the Job counts them, and the JobSet does not say it."""
+    ended = [of_job_set("a", 0, index, phase="Succeeded", node="n") for index in range(2)]
+    again = [of_job_set("a", 0, 2, node="n"), of_job_set("a", 0, 3)]
+    cluster = cluster_of(parent(JOB_SET, replicatedJobs=replicas(4)), *ended, *again)
+    assert told(cluster) == [Gang("JobSet ml/train (a)", 1, partially_placed=True)]
+    for each in ended:
+        cluster.remove_pod(each.key)
+    assert told(cluster) == [Gang("JobSet ml/train (a)", 1, partially_placed=True)]
+
+
 def test_a_job_set_of_very_many_replicated_jobs() -> None:
     """More gangs than a group may have are placed each by itself."""
     count = MAX_GANGS_IN_GROUP + 1
@@ -456,6 +467,19 @@ def test_an_mpi_launcher(policy: str | None, size: int) -> None:
         pod("mpi-launcher-x", "batch/v1/Job/mpi-launcher", uid="of the Job", labels=labels),
     )  # fmt: skip
     assert told(cluster) == [Gang("MPIJob ml/mpi", size)]
+
+
+def test_an_mpi_launcher_that_is_made_again_after_a_worker_failed() -> None:
+    """mpi-operator makes no worker again whose pod is there, failed or not; the Job of the launcher tries again."""
+    labels = {"training.kubeflow.org/job-name": "mpi"}
+    status = {"replicaStatuses": {"Launcher": {"failed": 1}, "Worker": {"active": 1, "failed": 1}}}
+    cluster = cluster_of(
+        parent(MPI_JOB, "mpi", mpiReplicaSpecs={"Launcher": {}, "Worker": {"replicas": 2}}, status=status),
+        pod("mpi-worker-0", "kubeflow.org/v2beta1/MPIJob/mpi", labels=labels, node="n", phase="Running"),
+        pod("mpi-worker-1", "kubeflow.org/v2beta1/MPIJob/mpi", labels=labels, node="n", phase="Failed"),
+        pod("mpi-launcher-y", "batch/v1/Job/mpi-launcher", uid="of the Job", labels=labels),
+    )
+    assert told(cluster) == [Gang("MPIJob ml/mpi", 1, partially_placed=True)]
 
 
 @pytest.mark.parametrize(
@@ -695,6 +719,26 @@ def test_a_kind_that_two_policies_name_is_watched_once() -> None:
     """The first says where: a watch under the other plural would empty what the first has listed."""
     first, second = policy_of(RULE), policy_of(RULE | {"plural": "wrongs", "apiVersion": "example.com/v2"})
     assert [rule for rule in kinds_of([first, second]).values() if rule is not None] == list(first.parents)
+
+
+@pytest.mark.parametrize("first", ["labelled", "controlled"])
+def test_two_policies_whose_pods_name_a_kind_in_different_ways(first: str) -> None:
+    """Each policy's pods are in the gangs of its own row, whichever row the objects are read by."""
+    row = RULE | {"size": ["spec.n"]}
+    rows = {"labelled": row | {"podLabel": "example.com/training"}, "controlled": row}
+    ordered = sorted(rows, key=lambda name: name != first)
+    cluster = cluster_of(followed=None)
+    cluster.policies.replace(
+        parse_policy(f"p{at}", {"selects": {"podSelector": {"matchLabels": {"by": name}}},
+                                "gangs": {"parents": [rows[name]]}}, MODELS)
+        for at, name in enumerate(ordered)
+    )  # fmt: skip
+    cluster.regang_pods()
+    put(cluster, pod("l", "apps/v1/ReplicaSet/l-workers", labels={"by": "labelled", "example.com/training": "l"}))
+    put(cluster, pod("c", "example.com/v1/Training/c", labels={"by": "controlled"}))
+    for name in "lc":
+        own_parent(rows[first], cluster, name, n=1)
+    assert told(cluster) == [Gang(f"Training.example.com ml/{name}", 1) for name in "cl"]
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,10 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
     await in_effect(api, steered(), gated=False)
     plain = {"labels": {"app": "pod-group"}, "annotations": {"example.com/gang": "train"}}
     assert await gates_of(api, steered(**plain)) == []
+    group = {"kueue.x-k8s.io/pod-group-name": "train"}
+    count = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    for mark in ("kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/pod-group-fast-admission"):
+        assert await gates_of(api, steered(labels=group, annotations=count | {mark: "true"})) == []
     ours = {"annotations": {"scheduling.thalweg/gang": "train"}}
     for said in (
         {"schedulingGroup": {"podGroupName": "train"}},
@@ -213,7 +217,7 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
         {"annotations": {"scheduling.k8s.io/group-name": "train"}},
         {"annotations": {"scheduling.volcano.sh/group-name": "train"}},
         {"annotations": {"gang.scheduling.koordinator.sh/name": "train"}},
-        {"labels": {"kueue.x-k8s.io/pod-group-name": "train"}},
+        {"labels": group, "annotations": count},
         ours,
     ):
         assert await gates_of(api, steered(**said)) == [GATE], said

@@ -149,6 +149,8 @@ TAKEN: dict[str, dict[str, Any]] = {
             "holdRoomShare": 50,
             "onPartialBind": "Evict",
             "waiting": "Hold",
+            "controllers": ["IndexedJob", "RayCluster"],
+            "parents": [{"apiVersion": "example.com/v1", "kind": "Task", "plural": "tasks", "size": ["spec.n"]}],
         },
         "replaces": {"victims": "Governed"},
         "constraints": [

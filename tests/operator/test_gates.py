@@ -24,13 +24,20 @@ from thalweg_operator.policies.gate_manifests import (
     wants_gate,
 )
 from thalweg_operator.policies.store import PolicyStore
-from thalweg_operator.reservations.events import PodsUnplaced, UnplacedPod
+from thalweg_operator.reservations.events import ParentsFollowed, PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 
+from flowcore.api.kinds import JOB_SET
 from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverage
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.model.gang_spec import NAMING_ANNOTATIONS, NAMING_LABELS
+from flowcore.model.gang_spec import (
+    KUEUE_FAST_ADMISSION,
+    KUEUE_SERVING,
+    KUEUE_TOTAL_COUNT,
+    NAMING_ANNOTATIONS,
+    NAMING_LABELS,
+)
 from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
@@ -178,6 +185,23 @@ def test_auto_lets_pods_out_that_a_new_node_would_help(waiting: str, condition: 
     assert world.write_kinds == ["open"] * opened
 
 
+def test_auto_lets_pods_of_controllers_out_too() -> None:
+    """The API server sees no mark on them, and gates them as it does pods of no gang."""
+    world = SteeredCluster(waiting="Auto")
+    world.apply(ParentsFollowed(frozenset({JOB_SET.qualified})))
+    names = ("jobset-name", "t"), ("replicatedjob-name", "a"), ("job-index", "0")
+    labels = tuple(sorted((f"jobset.sigs.k8s.io/{name}", value) for name, value in names))
+    made = world.pod("t-a-0-0", gated=True, owner="j", controller="Job/t-a-0", controller_group="batch", labels=labels)
+    world.show()
+    pod = world.cluster.waiting[made.key]
+    policy = world.cluster.policies.of(pod, world.state.namespaces)
+    assert policy is not None
+    assert pod.gang is not None
+    assert set(policies_of_waiting(world.cluster, world.state.ledger)) == {"steered"}
+    world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", UNSCHEDULABLE)]))
+    assert world.write_kinds == ["open"]
+
+
 def test_the_static_policy_knows_our_names() -> None:
     """The manifest in rights/ is written by hand: its names are those of the code."""
     rule, binding, *_ = yaml.safe_load_all((RIGHTS / "gates.yaml").read_text())
@@ -186,6 +210,8 @@ def test_the_static_policy_knows_our_names() -> None:
     assert rule["spec"]["paramKind"] == {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
     (gang,) = [each["expression"] for each in rule["spec"]["variables"] if each["name"] == "inGang"]
     assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *NAMING_LABELS))
+    # Groups of Kueue that are no gangs: nobody would open the gate where there is no room.
+    assert all(f'"{name}"' in gang for name in (KUEUE_TOTAL_COUNT, KUEUE_FAST_ADMISSION, KUEUE_SERVING))
     (early,) = [each["expression"] for each in rule["spec"]["matchConditions"] if each["name"] == "may-be-gated"]
     assert early == f"params.status.gate.order.exists(each, each.others) || {gang}"
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]

@@ -334,6 +334,7 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("CSI_NODE", "VolumeBinding"): (
         [ZA, ON_V, volume(plugin="in-tree", zone="b")], [CsiNode("a1", migrated=("in-tree",))], USER,
     ),
+    ("CSI_DRIVER", "NodeVolumeLimits"): ([A, ON_V, volume()], [CsiDriver("csi", is_needed=True)], USER),
     ("CSI_DRIVER", "VolumeBinding"): (
         [A, late(provisioner="csi"), claim(storage_class="late")], [CsiDriver("csi", tracks_capacity=True)], USER,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec
@@ -39,14 +40,23 @@ def resolve_parent(
     if said and min(said) == 1:  # a leader without workers
         beside = ()
     group = tuple(sorted(GangKey(key.source, key.namespace, key.name, key.kind, name) for name in beside))
-    ended = part.ended if part.jobs is None else part.ended + _succeeded_of_unfinished(pods)
+    ended = part.ended if part.jobs is None else part.ended + _ended_of_unfinished(pods, part)
     return ResolvedGangSpec(GangSpec(min_member=size, group=group), non_members=strangers, ended=ended)
 
 
-def _succeeded_of_unfinished(pods: Collection[Pod]) -> int:
-    """Succeeded pods of Jobs that go on: the parent counts all pods of a Job only once the Job ended."""
-    unfinished = {pod.owner for pod in pods if not pod.succeeded}
-    return sum(pod.succeeded and pod.owner in unfinished for pod in pods)
+def _ended_of_unfinished(pods: Collection[Pod], part: PartSize) -> int:
+    """Ended pods of Jobs that go on: the parent counts all pods of a Job only once the Job ended.
+
+    A Job of which a pod has or had a node was placed whole. What it has no more of has ended, though the pods may be
+    gone, with their node for example; or it is made again, and then placed by itself.
+    """
+    there, succeeded, begun = Counter[str](), Counter[str](), set[str]()
+    for pod in pods:
+        (succeeded if pod.succeeded else there)[pod.owner] += 1
+        if pod.node_name:
+            begun.add(pod.owner)
+    of_job = part.size // part.jobs if part.jobs else 0
+    return sum(max(succeeded[job], of_job - count if job in begun else 0) for job, count in there.items())
 
 
 def _is_made_by(pod: Pod, key: GangKey, parent: GangParent, part: PartSize) -> bool:
@@ -56,5 +66,6 @@ def _is_made_by(pod: Pod, key: GangKey, parent: GangParent, part: PartSize) -> b
     if part.jobs is not None:
         number = pod.controller.rpartition("-")[2]
         return number.isdecimal() and int(number) < part.jobs
-    is_launcher = pod.controller == f"Job/{key.name}-launcher"
-    return not parent.owns_pods or pod.owner == parent.uid or is_launcher
+    # Not the launcher of an MPIJob, and no pod that names its parent by a label.
+    is_controller = pod.controller == f"{key.kind.partition('.')[0]}/{key.name}"
+    return not is_controller or pod.owner == parent.uid

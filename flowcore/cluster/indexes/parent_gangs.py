@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from flowcore.api.gang_parents import kind_of_rule, may_have_parent, parent_gangs
+from flowcore.api.gang_parents import may_have_parent, parent_gangs
 from flowcore.cluster.gang_specs.mixed_parents import Way
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.gang_parents import GangController, ParentKey
@@ -42,8 +42,8 @@ class ParentGangs:
 
     def read_policies(self) -> bool:
         """Looks at the policies anew; returns whether rows may be about other pods now than those that were put."""
-        rules = {kind_of_rule(rule): rule for policy in self.policies.ordered for rule in policy.gangs.parents}
-        had_rules, now = bool(self._all_sources.parents), tuple(rules.values())
+        rules = dict.fromkeys(rule for policy in self.policies.ordered for rule in policy.gangs.parents)
+        had_rules, now = bool(self._all_sources.parents), tuple(rules)
         self._all_sources = msgspec.structs.replace(self._all_sources, parents=now)
         return bool(now) and not had_rules
 

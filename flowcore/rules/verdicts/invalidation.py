@@ -202,6 +202,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.STORAGE_CLASS, _ZONE, Stale.EVERYWHERE, "it says whether an unbound claim may wait"),
     Row(Event.CSI_NODE, _LIMITS, Stale.EVERYWHERE, "it names the limits"),
     Row(Event.CSI_NODE, _BINDING, Stale.EVERYWHERE, "it says which in-tree volumes its node serves by CSI"),
+    Row(Event.CSI_DRIVER, _LIMITS, Stale.EVERYWHERE, "it says whether nodes without it take its volumes"),
     Row(Event.CSI_DRIVER, _BINDING, Stale.EVERYWHERE, "it says whether capacity counts"),
     Row(Event.VOLUME_ATTACHMENT, _LIMITS, Stale.EVERYWHERE, "it uses up an attachment"),
     Row(Event.STORAGE_CAPACITY, _BINDING, Stale.EVERYWHERE, "it says where volumes can be made"),

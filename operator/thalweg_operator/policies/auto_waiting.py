@@ -39,7 +39,7 @@ def gating(policies: Iterable[Policy], waiting: Counter[str], before: AbstractSe
 
 
 def policies_of_waiting(cluster: Cluster, ledger: Ledger) -> Iterator[str]:
-    """The policy of each pod without a gang that kube-scheduler could place, and that is held or gated by us.
+    """The policy of each pod without a gang's mark that kube-scheduler could place, and that is held or gated by us.
 
     "" for all other waiting pods, so that the caller may pause between any two.
     """
@@ -47,7 +47,7 @@ def policies_of_waiting(cluster: Cluster, ledger: Ledger) -> Iterator[str]:
         record = ledger.known_record(pod)
         is_kept = pod.gated or (record is not None and record.held_at is not None)
         policy = cluster.policies.of(pod, cluster.namespaces) if is_kept and key not in ledger.reservations else None
-        yield policy.name if policy is not None and pod.gang is None else ""
+        yield policy.name if policy is not None and not pod.names_gang else ""
 
 
 def describe(policy: Policy, gating_now: AbstractSet[str]) -> tuple[str, str, str]:

@@ -328,7 +328,7 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
                 else:
                     text += f" No volume was provisioned for it on {nodes} a short time ago."
         state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
-        if policy.waiting is WaitingMode.AUTO and pod.gated and pod.gang is None:
+        if policy.waiting is WaitingMode.AUTO and pod.gated and not pod.names_gang:
             _let_autoscalers_see(state, unplaced)
         if unplaced.retried:
             # Whom kube-scheduler evicts now for the pod, the next round would not know of.
