@@ -50,13 +50,13 @@ def _ended_of_unfinished(pods: Collection[Pod], part: PartSize) -> int:
     A Job of which a pod has or had a node was placed whole. What it has no more of has ended, though the pods may be
     gone, with their node for example; or it is made again, and then placed by itself.
     """
-    there, succeeded, begun = Counter[str](), Counter[str](), set[str]()
+    unended, succeeded, begun = Counter[str](), Counter[str](), set[str]()
     for pod in pods:
-        (succeeded if pod.succeeded else there)[pod.owner] += 1
+        (succeeded if pod.succeeded else unended)[pod.owner] += 1
         if pod.node_name:
             begun.add(pod.owner)
     of_job = part.size // part.jobs if part.jobs else 0
-    return sum(max(succeeded[job], of_job - count if job in begun else 0) for job, count in there.items())
+    return sum(max(succeeded[job], of_job - count if job in begun else 0) for job, count in unended.items())
 
 
 def _is_made_by(pod: Pod, key: GangKey, parent: GangParent, part: PartSize) -> bool:
