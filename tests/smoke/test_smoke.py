@@ -1,4 +1,4 @@
-"""What Thalweg does, once each, on one control plane with one operator: the default tier's only real cluster.
+"""What Thalweg does, once each, on one control plane with one operator.
 
 tests/e2e has the corners of all of it. The last test uninstalls, so the file keeps its order.
 """
@@ -15,7 +15,7 @@ from support import gang_scenarios
 from support.cli import thalweg
 from support.cluster_scenario import POLICIES, QUEUES, ClusterScenario, policy, queue
 from support.operator import Operator, free_address, running_operator, until
-from support.steering import DelayingProxy, count, filters, gates_in_effect
+from support.steering import DelayingProxy, count, gates_in_effect, pods_go_where_the_plan_says
 from support.viewing import ALL, Viewer, account_that_lists, answered, view_session
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.client.objects import pod
@@ -68,14 +68,7 @@ async def test_bind(scene: ClusterScenario) -> None:
 
 async def test_steer(scene: ClusterScenario) -> None:
     """kube-scheduler asks the extender about each pod, and binds it where the plan says."""
-    await scene.nodes("a", "b", "c", cpu="3")
-    asked, bound = await filters(scene), await count(scene.operator, "thalweg_steered_total", "bound")
-    names = [f"p{number}" for number in range(30)]
-    await scene.api.create_many([scene.pod(name, "300m") for name in names])
-    await scene.nodes_of(*names)
-    assert await filters(scene) >= asked + len(names)
-    assert await count(scene.operator, "thalweg_steered_total", "bound") == bound + len(names)
-    assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
+    await pods_go_where_the_plan_says(scene)
 
 
 async def test_gate(scene: ClusterScenario) -> None:

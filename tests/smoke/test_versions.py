@@ -13,7 +13,7 @@ from support.controlplane import SharedPlane, executables
 from support.device_driver import API, DRIVER, allocated, publish
 from support.kubernetes_rules import rules_of
 from support.operator import Operator, running_operator
-from support.steering import DelayingProxy, count, filters, gates_in_effect
+from support.steering import DelayingProxy, gates_in_effect, pods_go_where_the_plan_says
 from thalweg_controlplane import Oracle
 from thalweg_controlplane.building.build import KUBERNETES, MINOR_VERSION
 from thalweg_controlplane.client.objects import object_path
@@ -86,14 +86,7 @@ async def test_gang(scene: ClusterScenario, scheduler: str) -> None:
 
 async def test_steer(scene: ClusterScenario) -> None:
     """kube-scheduler asks the extender about each pod, and binds it where the plan says."""
-    await scene.nodes("a", "b", "c", cpu="3")
-    asked, bound = await filters(scene), await count(scene.operator, "thalweg_steered_total", "bound")
-    names = [f"p{number}" for number in range(30)]
-    await scene.api.create_many([scene.pod(name, "300m") for name in names])
-    await scene.nodes_of(*names)
-    assert await filters(scene) >= asked + len(names)
-    assert await count(scene.operator, "thalweg_steered_total", "bound") == bound + len(names)
-    assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
+    await pods_go_where_the_plan_says(scene)
 
 
 @BOTH

@@ -200,3 +200,15 @@ async def nominated(scene: ClusterScenario, name: str, node: str = "") -> dict[s
 async def nominate(api: Api, path: str, node: str | None) -> None:
     """As somebody else would, or takes a nomination away."""
     await api.patch(path + "/status", {"status": {"nominatedNodeName": node}})
+
+
+async def pods_go_where_the_plan_says(scene: ClusterScenario) -> None:
+    """kube-scheduler asks the extender about each of 30 pods, and binds all of them where the plan says."""
+    await scene.nodes("a", "b", "c", cpu="3")
+    asked, bound = await filters(scene), await count(scene.operator, "thalweg_steered_total", "bound")
+    names = [f"p{number}" for number in range(30)]
+    await scene.api.create_many([scene.pod(name, "300m") for name in names])
+    await scene.nodes_of(*names)
+    assert await filters(scene) >= asked + len(names)
+    assert await count(scene.operator, "thalweg_steered_total", "bound") == bound + len(names)
+    assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
