@@ -191,7 +191,7 @@ class Operator:
         )
         on_written = ConditionEvents(self._events, QUEUE).status_written
         self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
-        self._volcano_phases = VolcanoPhases(api_client, cluster)
+        self._volcano_phases = VolcanoPhases(api_client, cluster, self.metrics)
         self._parent_watches = ParentWatches(shell, api_client, self.metrics, self.bad_input)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         pod_groups = self._reflectors[NATIVE_POD_GROUPS]

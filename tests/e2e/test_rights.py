@@ -108,8 +108,6 @@ def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
     """
     if right.resource == "resourceclaims/binding":
         right = right._replace(resource="resourceclaims/status")
-    elif (right.group, right.resource) == ("scheduling.volcano.sh", "podgroups/status"):  # no release has it yet
-        right = right._replace(resource="podgroups")
     return any(
         (right.verb == each.verb or (right.verb, each.verb, each.status) == ("create", "patch", 201))
         and (each.group, each.resource) == (right.group, right.resource)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from aiohttp import web
 from support.fake_api import serving
 from support.operator import until
-from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases, groups_to_start
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.delivery.status.volcano_phases import VolcanoPhases, jobs_to_start
+from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner, WirePodGroup, to_pod_group
 from flowcore.api.parent_sizes import WireVolcanoJob, to_volcano_job
@@ -61,7 +65,7 @@ def cluster_of(
 
 def started(cluster: Cluster) -> list[str]:
     """Names of the groups that are written."""
-    return [group.key.name for group in groups_to_start(cluster) if group is not None]
+    return [start.group.key.name for start in jobs_to_start(cluster) if start is not None]
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -119,32 +123,81 @@ def test_a_group_of_another_namespace_that_names_the_job() -> None:
     assert started(cluster) == ["train-job-uid"]
 
 
-async def test_without_the_right_one_group_is_tried(tmp_path: Path) -> None:
-    """A thousand Jobs cost no more requests than one: the right is to all groups or to none."""
-    cluster, asked, allowed = cluster_of(), list[str](), False
-    for number in range(20):
-        owners = [{"kind": "Job", "name": "train", "uid": f"uid-{number}", "controller": True}]
-        metadata = {"name": f"train-{number}", "namespace": "ml", "uid": f"group-{number}", "ownerReferences": owners}
-        group = to_pod_group(msgspec.convert({"metadata": metadata}, WirePodGroup), GangSource.VOLCANO, Interner())
-        cluster.put_pod_group(group)
-        job = msgspec.structs.replace(cluster.volcano_jobs["ml", "train"], name=f"job-{number}", uid=f"uid-{number}")
-        VOLCANO_JOBS.put(cluster, (job.namespace, job.name), job)
+def add_job(cluster: Cluster, namespace: str, number: int) -> None:
+    """One more Job of Volcano that waits for the phase of its group ``train-<number>``."""
+    owners = [{"kind": "Job", "name": "train", "uid": f"uid-{number}", "controller": True}]
+    metadata = {"name": f"train-{number}", "namespace": namespace, "uid": f"{number}", "ownerReferences": owners}
+    group = to_pod_group(msgspec.convert({"metadata": metadata}, WirePodGroup), GangSource.VOLCANO, Interner())
+    cluster.set_namespace(namespace, ())
+    cluster.put_pod_group(group)
+    job = msgspec.structs.replace(
+        cluster.volcano_jobs["ml", "train"], namespace=namespace, name=f"job-{number}", uid=f"uid-{number}"
+    )
+    VOLCANO_JOBS.put(cluster, (job.namespace, job.name), job)
 
-    async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path.rpartition("/")[2])
-        if allowed:
-            return web.json_response({"status": {"phase": "Inqueue"}})
-        return web.json_response({"kind": "Status", "code": 403, "message": "no right"}, status=403)
+
+@asynccontextmanager
+async def writing(cluster: Cluster, directory: Path, answer: Callable[[str], int]) -> AsyncIterator[list[str]]:
+    """The namespace and name of each group for which a phase is asked, in order; ``answer`` says the status of each."""
+    asked: list[str] = []
+
+    async def patched(request: web.Request) -> web.Response:
+        words = request.path.split("/")
+        name = f"{words[-3]}/{words[-1]}"
+        asked.append(name)
+        await asyncio.sleep(0.01)
+        status = answer(name)
+        return web.json_response({"kind": "Status", "code": status, "message": "as the test says"}, status=status)
 
     app = web.Application()
-    app.router.add_patch("/{path:.*}", answer)
-    async with serving(app, tmp_path) as client:
-        task = asyncio.create_task(VolcanoPhases(client, cluster).run())
-        await until(lambda: bool(asked), 10, lambda: "a request")
-        await asyncio.sleep(0.1)
-        assert len(asked) == 1
-        allowed = True
-        await until(lambda: len(set(asked)) == 21, 15, lambda: str(asked))
+    app.router.add_patch("/{path:.*}", patched)
+    async with serving(app, directory) as client:
+        task = asyncio.create_task(VolcanoPhases(client, cluster, Metrics(), backoff=Backoff(0.2, 1.0)).run())
+        yield asked
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert len(asked) < 25
+
+
+async def test_without_the_right_a_few_groups_are_tried(tmp_path: Path) -> None:
+    """A hundred Jobs cost no more requests than one: the right is to all groups or to none."""
+    cluster, allowed = cluster_of(), False
+    for number in range(100):
+        add_job(cluster, "ml", number)
+    async with writing(cluster, tmp_path, lambda _: 200 if allowed else 403) as asked:
+        await until(lambda: bool(asked), 10, lambda: "a request")
+        await asyncio.sleep(0.5)
+        assert len(asked) <= 6, "those in flight when the first answer came"
+        refused, allowed = len(asked), True
+        await until(lambda: len(set(asked)) == 101, 15, lambda: str(asked))
+    assert len(asked) <= 101 + refused
+
+
+async def test_namespaces_take_turns(tmp_path: Path) -> None:
+    """A tenant with hundreds of Jobs does not make the only Job of another one wait for all of them."""
+    cluster = cluster_of()
+    for number in range(300):
+        add_job(cluster, "ml", number)
+    add_job(cluster, "other", 1000)
+    async with writing(cluster, tmp_path, lambda _: 200) as asked:
+        await until(lambda: "other/train-1000" in asked, 10, lambda: str(asked))
+        assert len(asked) < 20
+
+
+async def test_a_job_that_is_refused_waits_alone(tmp_path: Path) -> None:
+    """A webhook refuses one group: the others get their phase, and it is tried again."""
+    cluster = cluster_of()
+    for number in range(20):
+        add_job(cluster, "ml", number)
+    async with writing(cluster, tmp_path, lambda name: 422 if name == "ml/train-3" else 200) as asked:
+        await until(lambda: len(set(asked)) == 21 and asked.count("ml/train-3") > 1, 15, lambda: str(asked))
+    assert len(asked) == 20 + asked.count("ml/train-3")
+
+
+async def test_a_job_that_goes_while_it_rests_is_not_written(tmp_path: Path) -> None:
+    """Its group was refused; then the policy ended: nobody writes it later."""
+    cluster = cluster_of()
+    async with writing(cluster, tmp_path, lambda _: 422) as asked:
+        await until(lambda: bool(asked), 10, lambda: "a request")
+        cluster.policies.replace([parse_policy("p", GOVERNS | {"delivery": "Observe"}, MODELS)])
+        await asyncio.sleep(1)
+    assert len(asked) == 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -21,25 +22,43 @@ from flowcore.model.gang_parents import GangController, VolcanoJob
 from flowcore.model.gang_spec import GangSource, PodGroup
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, namespaced_path
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.metrics import Metrics
 
 _KIND: Final = POD_GROUPS[GangSource.VOLCANO]
 #: The phases in which Volcano's controller makes no pods, and the one that we write.
 _WAITING: Final = ("", "Pending")
 _PHASE: Final = "Inqueue"
 _EVERY: Final = 0.5
-#: Pauses of a group after a refusal, and after the API server was not reached.
+#: Pauses of a group between two tries, and of all groups while the right to write them lacks.
 _BACKOFF: Final = Backoff(first=1.0, longest=60.0)
-#: Writes in one look, so that a flood of Jobs does not keep the others waiting.
-_MOST: Final = 100
+#: Requests in flight for one namespace.
+_CONCURRENCY: Final = 4
 #: Jobs that are looked at between two turns of the event loop, and how many times as long as a look the pause is.
 _BURST, _REST = 100, 9
 #: Seconds after which a group that still waits is written again: Volcano's controller may have made it wait anew.
 _SEEN_AFTER: Final = 60.0
 
 
-def groups_to_start(cluster: Cluster) -> Iterator[PodGroup | None]:
-    """For each Job of Volcano its PodGroup, where it waits for its phase and a policy governs the pods; else None.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A Job whose pods its controller is to make, and its PodGroup."""
+
+    job: VolcanoJob
+    group: PodGroup
+
+    def is_wanted(self, cluster: Cluster) -> bool:
+        """Whether the same two objects are there now, the group waits for its phase and a policy governs the pods."""
+        job = cluster.volcano_jobs.get((self.job.namespace, self.job.name))
+        group = cluster.gangs.groups.get(self.group.key)
+        if job is None or group is None or (job.uid, group.uid) != (self.job.uid, self.group.uid):
+            return False
+        return group.phase in _WAITING and _is_governed(cluster, job)
+
+
+def jobs_to_start(cluster: Cluster) -> Iterator[Start | None]:
+    """For each Job of Volcano: itself, where its PodGroup waits and a policy governs the pods; else None.
 
     The cluster may change between two of them.
     """
@@ -50,7 +69,7 @@ def groups_to_start(cluster: Cluster) -> Iterator[PodGroup | None]:
     }
     for job in list(cluster.volcano_jobs.values()) if waiting else ():
         group = waiting.get((job.namespace, job.uid))
-        yield group if group is not None and _is_governed(cluster, job) else None
+        yield Start(job, group) if group is not None and _is_governed(cluster, job) else None
 
 
 def _is_governed(cluster: Cluster, job: VolcanoJob) -> bool:
@@ -69,78 +88,92 @@ def _is_governed(cluster: Cluster, job: VolcanoJob) -> bool:
 class VolcanoPhases:
     """Writes the phase of PodGroups."""
 
-    def __init__(self, api_client: ApiClient, cluster: Cluster) -> None:
-        self._api_client, self._cluster = api_client, cluster
-        #: Of groups that were refused: how often, and until when they pause, by uid.
-        self._refused: dict[str, tuple[int, float]] = {}
+    def __init__(
+        self, api_client: ApiClient, cluster: Cluster, metrics: Metrics, *, backoff: Backoff = _BACKOFF
+    ) -> None:
+        """For one API server.
+
+        Args:
+            backoff: pauses between tries of one write, and of all while the right lacks.
+        """
+        self._api_client, self._cluster, self._backoff = api_client, cluster, backoff
+        self._queue = WriteQueue("phases of PodGroups", _CONCURRENCY, self._try, metrics, backoff)
+        #: Uids of groups in the queue.
+        self._queued: set[str] = set()
         #: Of groups that were written and are not seen so yet: when, by uid.
         self._written: dict[str, float] = {}
+        #: How often the right lacked since a write succeeded, and until when no group is tried.
+        self._forbidden, self._forbidden_until = 0, 0.0
 
     async def run(self) -> None:
         """Writes until cancelled."""
-        failures, pause = 0, _EVERY
-        while True:
-            await asyncio.sleep(_BACKOFF.pause(failures) if failures else pause)
-            groups, took = await self._look()
-            pause = max(_EVERY, _REST * took)
-            uids = {group.uid for group in groups}
-            self._written = {uid: when for uid, when in self._written.items() if uid in uids}
-            self._refused = {uid: known for uid, known in self._refused.items() if uid in uids}
-            try:
-                for group in [group for group in groups if self._is_due(group.uid)][:_MOST]:
-                    await self._write(group)
-                failures = 0
-            except ConnectionLost:
-                failures += 1  # the connection logs it
-            except Refused:
-                failures += 1  # no right to any group: the others need not be tried
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run())
+            tasks.create_task(self._enqueue())
 
-    async def _look(self) -> tuple[list[PodGroup], float]:
-        """The groups to start, and the seconds that it took to find them: Volcano may have many that are not ours."""
-        groups, took, since = [], 0.0, time.perf_counter()
-        for index, group in enumerate(groups_to_start(self._cluster)):
-            if group is not None:
-                groups.append(group)
+    async def _enqueue(self) -> None:
+        """Puts groups that wait in line, again and again."""
+        pause = _EVERY
+        while True:
+            await asyncio.sleep(pause)
+            starts, took = await self._look()
+            pause = max(_EVERY, _REST * took)
+            uids = {start.group.uid for start in starts}
+            self._written = {uid: when for uid, when in self._written.items() if uid in uids}
+            now = asyncio.get_running_loop().time()
+            if now < self._forbidden_until:
+                continue
+            due = [start for start in starts if self._is_due(start.group.uid, now)]
+            for start in due[:1] if self._forbidden else due:  # the right is to all groups or to none
+                self._queued.add(start.group.uid)
+                self._queue.put(start, start.job.namespace)
+
+    async def _look(self) -> tuple[list[Start], float]:
+        """The Jobs to start, and the seconds that it took to find them: Volcano may have many that are not ours."""
+        starts, took, since = [], 0.0, time.perf_counter()
+        for index, start in enumerate(jobs_to_start(self._cluster)):
+            if start is not None:
+                starts.append(start)
             if index % _BURST == _BURST - 1:
                 took += time.perf_counter() - since
                 await asyncio.sleep(0)
                 since = time.perf_counter()
-        return groups, took + time.perf_counter() - since
+        return starts, took + time.perf_counter() - since
 
-    def _is_due(self, uid: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        return now >= max(self._refused.get(uid, (0, 0.0))[1], self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER)
+    def _is_due(self, uid: str, now: float) -> bool:
+        return uid not in self._queued and now >= self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER
 
-    async def _write(self, group: PodGroup) -> None:
-        """Writes the phase into the object; where it has the status as a subresource, there.
+    async def _try(self, start: Start, _tries: int) -> Outcome:
+        outcome: Outcome = Finished.UNSENT
+        try:
+            is_allowed = asyncio.get_running_loop().time() >= self._forbidden_until
+            if is_allowed and start.is_wanted(self._cluster):
+                outcome = await self._write(start.group)
+        finally:
+            if isinstance(outcome, Finished):
+                self._queued.discard(start.group.uid)
+        return outcome
 
-        Raises:
-            Refused: the account has no right to PodGroups.
-        """
+    async def _write(self, group: PodGroup) -> Outcome:
         path = namespaced_path(_KIND, group.key.namespace, group.key.name)
         body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": {"phase": _PHASE}})
+        now = asyncio.get_running_loop().time
         try:
-            answer = await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-            status = msgspec.json.decode(answer, type=_Answer).status
-            if status is None or status.phase != _PHASE:
-                await self._api_client.request("PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH)
+            await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        except ConnectionLost as error:
+            return retry_after_error(error)  # the connection logs it
         except Refused as error:
-            if error.status not in (404, 409):  # gone, or another object of the same name: the watch is about to say so
-                problem = f"{group.key.display_name}: {error.reason}"
-                self._api_client.outages.failed("phase of PodGroups", str(error.status), problem)
-            if error.status == 403:
-                raise
-            tries = self._refused.get(group.uid, (0, 0.0))[0] + 1
-            self._refused[group.uid] = tries, asyncio.get_running_loop().time() + _BACKOFF.pause(tries)
-            return
+            if error.status in (404, 409):  # gone, or another object of the same name: the watch is about to say so
+                return Finished.ANSWERED
+            problem = f"{group.key.display_name}: {error.reason}"
+            self._api_client.outages.failed("phase of PodGroups", str(error.status), problem)
+            if error.status != 403:
+                return retry_after_error(error)
+            if now() >= self._forbidden_until:  # else another request in flight has said so
+                self._forbidden += 1
+                self._forbidden_until = now() + self._backoff.pause(self._forbidden)
+            return Finished.ANSWERED
         self._api_client.outages.recovered("phase of PodGroups")
-        self._refused.pop(group.uid, None)
-        self._written[group.uid] = asyncio.get_running_loop().time()
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-
-
-class _Answer(msgspec.Struct):
-    status: _Status | None = None
+        self._forbidden = 0
+        self._written[group.uid] = now()
+        return Finished.ANSWERED
