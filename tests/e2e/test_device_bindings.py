@@ -11,7 +11,17 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from support.cluster_scenario import ClusterScenario
-from support.device_driver import API, DRIVER, allocated, allocated_are, claims, publish, report
+from support.device_driver import (
+    API,
+    DRIVER,
+    allocated,
+    allocated_are,
+    claims,
+    claims_path,
+    devices_come_free,
+    publish,
+    report,
+)
 from support.gang_scenarios import members
 from support.operator import Operator, running_operator, until
 from support.proxy import Forward, proxied
@@ -186,9 +196,10 @@ async def test_a_gang_of_a_device_and_a_volume(scene: ClusterScenario) -> None:
     await scene.api.wait_for(object_path(data), is_selected)
     await allocated_are(scene, ("a", "gpu-0"))
     assert not any(pod["spec"].get("nodeName") for pod in await scene.pods())
+    since = (await scene.api.get(claims_path(scene)))["metadata"]["resourceVersion"]
     await scene.api.patch(object_path(data), {"metadata": {"annotations": {SELECTED: None}}})
     await scene.reason_of("g-1", "provisioned for")  # by the writer of claims, or by the round after it
-    await allocated_are(scene)
+    await devices_come_free(scene, since)
     known = await scene.api.wait_for(object_path(data), is_selected)
     kept = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": scene.namespace, "name": "data",
             "uid": known["metadata"]["uid"]}  # fmt: skip

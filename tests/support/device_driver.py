@@ -19,8 +19,24 @@ async def publish(scene: ClusterScenario, node: str, number: int, **device: Any)
     await scene.api.apply({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": spec})
 
 
+def claims_path(scene: ClusterScenario) -> str:
+    """Where the claims of the scene's namespace are listed."""
+    return f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims"
+
+
 async def claims(scene: ClusterScenario) -> list[dict[str, Any]]:
-    return await scene.api.list(f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims")
+    """All of them."""
+    return await scene.api.list(claims_path(scene))
+
+
+async def devices_come_free(scene: ClusterScenario, since: str) -> None:
+    """Waits until a claim had a version without devices after a version of the list, for however short a time."""
+
+    async def came_free() -> bool:
+        versions = await scene.api.versions(claims_path(scene), since)
+        return any("allocation" not in each.get("status", {}) for each in versions)
+
+    await until(came_free, 60, lambda: "a claim without devices")
 
 
 async def allocated(scene: ClusterScenario) -> list[tuple[str, str]]:

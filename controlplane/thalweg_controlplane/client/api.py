@@ -24,6 +24,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
+_DECODER: Final = msgspec.json.Decoder()
 _PAGE: Final = 5000
 _LONGEST_PAUSE: Final = 0.2
 """Seconds between two questions to the API server, at most."""
@@ -66,7 +67,7 @@ class Api:
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """One request; the answer decoded if it is JSON, else its text."""
+        """One request; the answer decoded if it is JSON, else its text. That of a watch is a list."""
         if self._session is None:
             raise RuntimeError("Api is used outside of its `async with`")
         data = None if body is None else msgspec.json.encode(body)
@@ -78,7 +79,10 @@ class Api:
                 raw = await answer.read()
                 if answer.status >= 400:
                     raise ApiError(answer.status, _message(raw))
-                return msgspec.json.decode(raw) if answer.content_type == "application/json" else raw.decode()
+                if answer.content_type != "application/json":
+                    return raw.decode()
+                is_watch = params is not None and "watch" in params
+                return _DECODER.decode_lines(raw) if is_watch else _DECODER.decode(raw)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ApiError(0, f"{method} {self.url}{path}: {error!r}") from error
 
@@ -96,6 +100,11 @@ class Api:
             token = page["metadata"].get("continue", "")
             if not token:
                 return items
+
+    async def versions(self, path: str, since: str, *, seconds: int = 1) -> Manifests:
+        """All versions that objects of the collection at `path` had after `since`, by a watch of so many seconds."""
+        params = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)}
+        return [event["object"] for event in await self.request("GET", path, params=params)]
 
     async def create(self, manifest: Mapping[str, Any]) -> Any:
         """POSTs a manifest; returns the created object. A Node keeps its status, other kinds lose it."""
