@@ -26,7 +26,8 @@ FRACTIONAL_RANGES: Final = "DRAFractionalCapacityRange"
 PARTITIONABLE_DEVICES: Final = "DRAPartitionableDevices"
 PRIORITIZED_LIST: Final = "DRAPrioritizedList"
 
-#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise.
+#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise. That of fractions is
+#: of 1.37, and is on once kube-scheduler need not be compatible with 1.36, which is 1.38 by default.
 ON_SINCE: Final[Mapping[str, int]] = {
     ADMIN_ACCESS: 34,
     BINDING_CONDITIONS: 36,
@@ -35,7 +36,7 @@ ON_SINCE: Final[Mapping[str, int]] = {
     DEVICE_TAINTS: 36,
     DEVICE_TAINT_RULES: 37,
     EXTENDED_RESOURCE: 36,
-    FRACTIONAL_RANGES: 37,
+    FRACTIONAL_RANGES: 38,
     PARTITIONABLE_DEVICES: 36,
     PRIORITIZED_LIST: 34,
 }

@@ -236,7 +236,7 @@ def test_counters_of_one_other_node_are_not_looked_at() -> None:
         ("2.6", PARTS, 2.75),
         ("2.75", PARTS, 2.75),
         ("3.001", PARTS, None),
-        # Steps that are no number of thousandths count in whole units, as those of 1.36 do.
+        # Steps that are no number of thousandths count in whole units, as all do without the gate.
         ("2.6", {"default": "1", "validRange": {"min": "500m", "step": "1500u"}}, 3),
         ("0.25", {"default": "1", "validRange": {"min": "500m", "step": "1500u"}}, 0.5),
     ],
@@ -252,7 +252,7 @@ def test_what_a_request_takes_of_a_capacity(
     assert consumed_capacity((("gone", Decimal(1)),), pooled) is None
 
 
-def test_parts_of_a_unit_since_1_37() -> None:
+def test_parts_of_a_unit() -> None:
     """Without the gate steps are whole units. With it an amount that no step can be made of is an error."""
     shared = pool(
         device("a", allowMultipleAllocations=True, capacity={"cores": {"value": "4", "requestPolicy": PARTS}})
