@@ -4,9 +4,9 @@ Objects are read as the newest known version does. What an older one does not re
 else sees it: so every rule knows one kind of object, and none asks for the version.
 
 Source: kubernetes pkg/features (versioned defaults), and what differs between the versions of `KNOWN` in kube-scheduler
-plugins/nodedeclaredfeatures, plugins/nodevolumelimits (csi.go), plugins/interpodaffinity (plugin.go,
-mergeAffinityTermNamespacesIfNotEmpty), component-helpers resource (helpers.go, AggregateContainerRequests) and
-dynamic-resource-allocation resourceslice/tracker (tracker.go, applyPatches).
+plugins/nodedeclaredfeatures, plugins/nodevolumelimits (csi.go), plugins/imagelocality, plugins/interpodaffinity
+(plugin.go, mergeAffinityTermNamespacesIfNotEmpty), component-helpers resource (helpers.go, AggregateContainerRequests)
+and dynamic-resource-allocation resourceslice/tracker (tracker.go, applyPatches).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from flowcore.model.volumes import CsiDriver, StorageObject
 KNOWN: Final = (35, 36, 37)
 #: The first version, 1.N, in which, unless a gate says otherwise: nodes declare features (NodeDeclaredFeatures), the
 #: API server serves MutatingAdmissionPolicy v1, nodes must have drivers (VolumeLimitScaling), what a resized pod takes
-#: is added up before it is compared, a namespaceSelector is not asked about a namespace without labels, and a
-#: DeviceTaintRule without a selector taints no device.
+#: is added up before it is compared, a namespaceSelector is not asked about a namespace without labels, a
+#: DeviceTaintRule without a selector taints no device, and ImageLocality counts image volumes as it does containers.
 _DECLARED_FEATURES: Final = 36
 _MUTATING_POLICIES: Final = 36
 _NEEDED_DRIVERS: Final = 37
 _SUMMED_RESIZES: Final = 37
 _EXACT_NAMESPACES: Final = 37
 _SELECTING_RULES: Final = 37
+_COUNTED_VOLUMES: Final = 37
 
 _VERSION = re.compile(r"v?1\.(\d+)")
 
@@ -71,11 +72,15 @@ class KubernetesVersion(msgspec.Struct, frozen=True):
 
     def as_scheduled(self, pod: Pod) -> Pod:
         """A pod as kube-scheduler of this version reads it."""
-        if not pod.pod_class.features and pod.usage_by_container is None and pod.constraints is None:
+        pod_class = pod.pod_class
+        reads_more = pod_class.features or pod_class.image_volumes
+        if not reads_more and pod.usage_by_container is None and pod.constraints is None:
             return pod  # as nearly all: to read the version takes longer
         rules = self.rules
         if rules < _DECLARED_FEATURES and pod.pod_class.features:
             pod = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, features=()))
+        if rules < _COUNTED_VOLUMES and pod.pod_class.image_volumes:
+            pod = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, image_volumes=0))
         if rules < _SUMMED_RESIZES and pod.usage_by_container is not None:
             pod = msgspec.structs.replace(pod, usage=pod.usage_by_container)
         if rules < _EXACT_NAMESPACES and pod.constraints is not None:
