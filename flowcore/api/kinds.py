@@ -55,6 +55,8 @@ NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
 _DEVICES: Final = "resource.k8s.io"
 DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", _DEVICES)
 RESOURCE_SLICE: Final = ObjectKind("ResourceSlice", "resourceslices", _DEVICES)
+#: The newest version from Kubernetes 1.37 on, the others where somebody turned them on.
+DEVICE_TAINT_RULE: Final = ObjectKind("DeviceTaintRule", "devicetaintrules", _DEVICES, ("v1", "v1beta2", "v1alpha3"))
 RESOURCE_CLAIM: Final = ObjectKind("ResourceClaim", "resourceclaims", _DEVICES, namespaced=True)
 DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
 #: What is available in each NUMA zone of a node.
@@ -126,6 +128,7 @@ KINDS: Final = (
     *STORAGE,
     DEVICE_CLASS,
     RESOURCE_SLICE,
+    DEVICE_TAINT_RULE,
     RESOURCE_CLAIM,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,

@@ -217,6 +217,7 @@ def _pod_class(
         # A bound pod pulls no more images. Without them, bound pods of different images share one class.
         images=() if spec.node_name else images_of(spec),
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
+        image_volumes=0 if spec.node_name else sum(volume.image is not None for volume in spec.volumes or ()),
         data=data,
         numa=numa,
         devices=to_claiming_pod(wire) if spec.resource_claims else None,

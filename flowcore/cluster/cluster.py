@@ -26,8 +26,10 @@ from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.pod_groups.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.replaced_pod import victim_key
+from flowcore.cluster.tainted_slices import TaintedSlices
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
+from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
@@ -93,6 +95,7 @@ class Cluster:
         volcano_jobs: Jobs of Volcano, by namespace and name.
         occupancy: what is taken on each node.
         devices: DeviceClasses, and the slices and claims that allocations of devices read.
+        tainted_slices: slices as they are published, and the rules that taint devices of them.
         device_gates: the feature gates that these are read with; set before the first of them comes.
         version: of the API server, by which pods and storage objects are read; set before the first of them comes.
         numa: reports on NUMA zones, and pods that they may not show.
@@ -109,6 +112,7 @@ class Cluster:
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
+        self.tainted_slices = TaintedSlices()
         self.device_gates = DeviceGates()
         self.version = KubernetesVersion()
         self.budgets = BudgetIndex()
@@ -403,7 +407,19 @@ class Cluster:
         """Takes a ResourceSlice; None: it is gone. Returns whether a waiting pod may be placed now."""
         if resource_slice is not None:
             resource_slice = self.device_gates.as_read(resource_slice)
-        changed = self.devices.set_slice(name, resource_slice)
+        self.tainted_slices.set_slice(name, resource_slice)
+        return self._taint_slice(name)
+
+    def set_device_taint_rule(self, name: str, rule: DeviceTaintRule | None) -> bool:
+        """Takes a DeviceTaintRule; None: it is gone. Returns whether a waiting pod may be placed now."""
+        if rule is not None:
+            rule = self.version.as_tainting(rule) if self.device_gates.has_taint_rules else None
+        changes = [self._taint_slice(each) for each in self.tainted_slices.set_rule(name, rule)]
+        return any(changes)
+
+    def _taint_slice(self, name: str) -> bool:
+        """Passes a slice on with its taints as they are now. Returns whether a waiting pod may be placed now."""
+        changed = self.devices.set_slice(name, self.tainted_slices.tainted(name))
         self.occupancy.generation += changed
         return changed and bool(self._claiming)
 
@@ -420,7 +436,7 @@ class Cluster:
         return bool(self._claiming) and not takes
 
     def set_claims_known(self, *, known: bool) -> bool:
-        """Whether ResourceSlices and ResourceClaims can be read; while not, pods that claim devices are not planned.
+        """Whether all that devices are judged by can be read; while not, pods that claim devices are not planned.
 
         Returns:
             Whether pods wait with other needs now.

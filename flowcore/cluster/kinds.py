@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from flowcore.api.kinds import (
     COMPOSITE_POD_GROUP,
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
     PARENTS,
@@ -26,6 +27,7 @@ from flowcore.api.kinds import (
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
+from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
@@ -127,8 +129,18 @@ RESOURCE_SLICES: Final = Store[str, ResourceSlice](
     lambda resource_slice: resource_slice.name,
     _name,
     str,
-    lambda cluster: cluster.devices.slices,
+    lambda cluster: cluster.tainted_slices.published,
     Cluster.set_resource_slice,
+)
+DEVICE_TAINT_RULES: Final = Store[str, DeviceTaintRule](
+    (DEVICE_TAINT_RULE,),
+    ("DeviceTaintRule", "device_taint_rule"),
+    DeviceTaintRule,
+    lambda rule: rule.name,
+    _name,
+    str,
+    lambda cluster: cluster.tainted_slices.rules,
+    Cluster.set_device_taint_rule,
 )
 RESOURCE_CLAIMS: Final = Store[ClaimKey, ResourceClaim](
     (RESOURCE_CLAIM,),
@@ -217,6 +229,7 @@ FOLLOWED_STORES: Final[tuple[Store[Any, Any], ...]] = (GANG_PARENTS, VOLCANO_JOB
 STORES: Final[tuple[Store[Any, Any], ...]] = (
     DEVICE_CLASSES,
     RESOURCE_SLICES,
+    DEVICE_TAINT_RULES,
     RESOURCE_CLAIMS,
     NODE_TOPOLOGIES,
     QUEUES,

@@ -233,9 +233,9 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                         "line 1", f"version {header.version} of the format; this Thalweg reads version {VERSION}"
                     )
                 state.complete, state.written = header.complete, header.written
-                cluster.device_gates = DeviceGates(frozenset(header.gates_off))
-                cluster.parent_gangs.followed = None if header.followed is None else frozenset(header.followed)
                 cluster.version = KubernetesVersion(header.server)
+                cluster.device_gates = DeviceGates(frozenset(header.gates_off), cluster.version)
+                cluster.parent_gangs.followed = None if header.followed is None else frozenset(header.followed)
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

@@ -2,7 +2,7 @@
 
 Source: kube-scheduler plugins/imagelocality/image_locality.go. An image counts with its size times the share of nodes
 that hold it, so that what few nodes hold does not draw everything there; the sum is cut to 23 MiB below and to
-1000 MiB a container above.
+1000 MiB above, for each container and, since 1.37, each image volume.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def locality(pod_class: PodClass, reports: Reports, table: NodeTable) -> Int64s:
     total = np.zeros(count, dtype=np.float64)
     for nodes, sizes in held:
         total[nodes] += np.floor(sizes * (len(nodes) / count))
-    most = _MOST_SIZE * max(pod_class.containers, 1)
+    most = _MOST_SIZE * max(pod_class.containers + pod_class.image_volumes, 1)
     cut = np.clip(total, _LEAST_SIZE, most).astype(np.int64)
     score: Int64s = MAX_SCORE * (cut - _LEAST_SIZE) // (most - _LEAST_SIZE)
     return score

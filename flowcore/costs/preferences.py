@@ -95,14 +95,14 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
     That is most of them: an image counts with the share of nodes that hold it.
     """
     replaced: dict[PodClass, PodClass] = {}
-    idle: dict[tuple[tuple[str, ...], int], bool] = {}
+    idle: dict[tuple[tuple[str, ...], int, int], bool] = {}
     for pod_class in classes:
-        key = (pod_class.images, pod_class.containers)
-        if pod_class not in replaced and key != ((), 0):
+        key = (pod_class.images, pod_class.containers, pod_class.image_volumes)
+        if pod_class not in replaced and key != ((), 0, 0):
             if key not in idle:
                 idle[key] = not locality(pod_class, snapshot.reports, snapshot.table).any()
             if idle[key]:
-                replaced[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0)
+                replaced[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0, image_volumes=0)
     return replaced
 
 

@@ -1,4 +1,4 @@
-"""kube-scheduler's feature gates for devices: what a gate that is off leaves of slices and claims.
+"""kube-scheduler's feature gates for devices: what a gate that is off, or an older version, leaves of objects.
 
 Source: kubernetes pkg/features (versioned defaults); dynamic-resource-allocation structured (GatherPools, isSelectable,
 allocateDevice, Allocate), kube-scheduler plugins/dynamicresources (PreFilter).
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from flowcore.model.kubernetes_version import KubernetesVersion
-from flowcore.model.resource_claims import ClaimAllocation, ClaimRequest, ResourceClaim
+from flowcore.model.resource_claims import ALL, ClaimAllocation, ClaimRequest, DeviceRequest, ResourceClaim
 from flowcore.model.resource_slices import Device, DeviceCapacity, NodeReach, ResourceSlice
 
 ADMIN_ACCESS: Final = "DRAAdminAccess"
@@ -20,21 +20,32 @@ BINDING_CONDITIONS: Final = "DRADeviceBindingConditions"
 CLAIM_DEVICE_STATUS: Final = "DRAResourceClaimDeviceStatus"
 CONSUMABLE_CAPACITY: Final = "DRAConsumableCapacity"
 DEVICE_TAINTS: Final = "DRADeviceTaints"
+DEVICE_TAINT_RULES: Final = "DRADeviceTaintRules"
 EXTENDED_RESOURCE: Final = "DRAExtendedResource"
+FRACTIONAL_RANGES: Final = "DRAFractionalCapacityRange"
 PARTITIONABLE_DEVICES: Final = "DRAPartitionableDevices"
 PRIORITIZED_LIST: Final = "DRAPrioritizedList"
 
-#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise.
+#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise. That of fractions is
+#: of 1.37, and is on once kube-scheduler need not be compatible with 1.36, which is 1.38 by default.
 ON_SINCE: Final[Mapping[str, int]] = {
     ADMIN_ACCESS: 34,
     BINDING_CONDITIONS: 36,
     CLAIM_DEVICE_STATUS: 33,
     CONSUMABLE_CAPACITY: 36,
     DEVICE_TAINTS: 36,
+    DEVICE_TAINT_RULES: 37,
     EXTENDED_RESOURCE: 36,
+    FRACTIONAL_RANGES: 38,
     PARTITIONABLE_DEVICES: 36,
     PRIORITIZED_LIST: 34,
 }
+
+#: Gates that concern no claim.
+_OF_SLICES: Final = frozenset({DEVICE_TAINT_RULES, DEVICE_TAINTS, FRACTIONAL_RANGES, PARTITIONABLE_DEVICES})
+#: The first version, 1.N, in which "all devices" are those that match, whether others have left enough of them or not.
+_ALL_THAT_MATCH: Final = 37
+_NEWEST: Final = KubernetesVersion()
 
 
 class DeviceGates:
@@ -42,10 +53,12 @@ class DeviceGates:
 
     Args:
         off: names of gates, of ``ON_SINCE``.
+        version: of the API server.
     """
 
-    def __init__(self, off: frozenset[str] = frozenset()) -> None:
+    def __init__(self, off: frozenset[str] = frozenset(), version: KubernetesVersion = _NEWEST) -> None:
         self.off = off
+        self._skips_full = version.rules < _ALL_THAT_MATCH
 
     @classmethod
     def of_server(cls, version: KubernetesVersion, settings: Mapping[str, bool]) -> DeviceGates:
@@ -57,12 +70,17 @@ class DeviceGates:
         """
         minor = version.minor
         defaults = {gate: minor is None or minor >= since for gate, since in ON_SINCE.items()}
-        return cls(frozenset(gate for gate, is_on in {**defaults, **settings}.items() if not is_on))
+        return cls(frozenset(gate for gate, is_on in {**defaults, **settings}.items() if not is_on), version)
 
     @property
     def has_extended_resources(self) -> bool:
         """Whether DeviceClasses back extended resources."""
         return EXTENDED_RESOURCE not in self.off
+
+    @property
+    def has_taint_rules(self) -> bool:
+        """Whether DeviceTaintRules taint devices."""
+        return not self.off & {DEVICE_TAINTS, DEVICE_TAINT_RULES}
 
     @property
     def _has_binding_conditions(self) -> bool:
@@ -75,7 +93,7 @@ class DeviceGates:
 
     def as_read(self, resource_slice: ResourceSlice) -> ResourceSlice:
         """A slice as allocations read it. One that none can read reaches no node; its pool has it all the same."""
-        if not self.off:
+        if self.off <= {DEVICE_TAINT_RULES}:
             return resource_slice
         if PARTITIONABLE_DEVICES in self.off and (resource_slice.per_device or resource_slice.shared_counters):
             return msgspec.structs.replace(
@@ -89,6 +107,8 @@ class DeviceGates:
         if CONSUMABLE_CAPACITY in self.off:
             capacity = tuple((name, DeviceCapacity(amount.value)) for name, amount in device.capacity)
             device = msgspec.structs.replace(device, allow_multiple=False, capacity=capacity)
+        elif FRACTIONAL_RANGES in self.off:
+            device = _with_whole_steps(device)
         if device.binding_conditions and not self._has_binding_conditions:
             device = msgspec.structs.replace(device, is_selectable=False)
             if self._is_stable:  # it does not take pools with such devices last
@@ -99,7 +119,7 @@ class DeviceGates:
 
     def as_claimed(self, claim: ResourceClaim) -> ResourceClaim:
         """A claim whose requests say which gate they lack, and in which nobody shares devices where nobody may."""
-        if not self.off:
+        if self.off <= _OF_SLICES and not (self._skips_full and _asks_for_all(claim)):
             return claim
         allocation = claim.allocation
         if allocation is not None and CONSUMABLE_CAPACITY in self.off:
@@ -107,13 +127,17 @@ class DeviceGates:
         return msgspec.structs.replace(claim, requests=tuple(map(self._request, claim.requests)), allocation=allocation)
 
     def _request(self, request: ClaimRequest) -> ClaimRequest:
-        if self._is_stable:  # it knows no amounts
-            request = msgspec.structs.replace(
-                request,
-                exactly=None if request.exactly is None else msgspec.structs.replace(request.exactly, capacity=()),
-                first_available=tuple(msgspec.structs.replace(each, capacity=()) for each in request.first_available),
-            )
+        request = msgspec.structs.replace(
+            request,
+            exactly=None if request.exactly is None else self._alternative(request.exactly),
+            first_available=tuple(map(self._alternative, request.first_available)),
+        )
         return msgspec.structs.replace(request, lacks=self._lacking(request))
+
+    def _alternative(self, request: DeviceRequest) -> DeviceRequest:
+        capacity = () if self._is_stable else request.capacity  # that allocator knows no amounts
+        skips_full = self._skips_full and request.mode == ALL
+        return msgspec.structs.replace(request, capacity=capacity, skips_full=skips_full)
 
     def _lacking(self, request: ClaimRequest) -> str:
         """The first gate that a request needs and that is off; "": there is none."""
@@ -124,6 +148,26 @@ class DeviceGates:
             ADMIN_ACCESS: any(each.admin_access for each in alternatives),
         }
         return next((gate for gate, is_needed in needs.items() if is_needed and gate in self.off), "")
+
+
+def _with_whole_steps(device: Device) -> Device:
+    steps = [amount.policy.valid_range for _, amount in device.capacity if amount.policy is not None]
+    if not any(valid is not None and valid.step is not None for valid in steps):
+        return device  # as nearly all
+    capacity = tuple((name, _in_whole_units(amount)) for name, amount in device.capacity)
+    return msgspec.structs.replace(device, capacity=capacity)
+
+
+def _in_whole_units(amount: DeviceCapacity) -> DeviceCapacity:
+    policy = amount.policy
+    if policy is None or policy.valid_range is None:
+        return amount
+    valid = msgspec.structs.replace(policy.valid_range, in_thousandths=False)
+    return msgspec.structs.replace(amount, policy=msgspec.structs.replace(policy, valid_range=valid))
+
+
+def _asks_for_all(claim: ResourceClaim) -> bool:
+    return any(each.mode == ALL for request in claim.requests for each in request.alternatives)
 
 
 def _without_shares(allocation: ClaimAllocation) -> ClaimAllocation:

@@ -17,7 +17,7 @@ from flowcore.model.resources import is_extended
 #: Asking for this prefix with a DeviceClass's name after it is asking for a device of the class.
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-_UNREAD = "ResourceSlices and ResourceClaims cannot be read"
+_UNREAD = "ResourceSlices, ResourceClaims or DeviceTaintRules cannot be read"
 
 
 class DeviceClass(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str], *, claim
 
     Args:
         device_class_by_resource: of ``device_resources``.
-        claims_known: whether ResourceSlices and ResourceClaims can be read.
+        claims_known: whether ResourceSlices, ResourceClaims and DeviceTaintRules can be read.
     """
     asked = (extended.resource for extended in pod.extended)
     backed = [(name, device_class_by_resource[name]) for name in asked if name in device_class_by_resource]

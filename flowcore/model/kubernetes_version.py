@@ -4,8 +4,9 @@ Objects are read as the newest known version does. What an older one does not re
 else sees it: so every rule knows one kind of object, and none asks for the version.
 
 Source: kubernetes pkg/features (versioned defaults), and what differs between the versions of `KNOWN` in kube-scheduler
-plugins/nodedeclaredfeatures, plugins/nodevolumelimits (csi.go), plugins/interpodaffinity (plugin.go,
-mergeAffinityTermNamespacesIfNotEmpty) and component-helpers resource (helpers.go, AggregateContainerRequests).
+plugins/nodedeclaredfeatures, plugins/nodevolumelimits (csi.go), plugins/imagelocality, plugins/interpodaffinity
+(plugin.go, mergeAffinityTermNamespacesIfNotEmpty), component-helpers resource (helpers.go, AggregateContainerRequests)
+and dynamic-resource-allocation resourceslice/tracker (tracker.go, applyPatches).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import CsiDriver, StorageObject
@@ -23,12 +25,15 @@ from flowcore.model.volumes import CsiDriver, StorageObject
 KNOWN: Final = (35, 36, 37)
 #: The first version, 1.N, in which, unless a gate says otherwise: nodes declare features (NodeDeclaredFeatures), the
 #: API server serves MutatingAdmissionPolicy v1, nodes must have drivers (VolumeLimitScaling), what a resized pod takes
-#: is added up before it is compared, and a namespaceSelector is not asked about a namespace without labels.
+#: is added up before it is compared, a namespaceSelector is not asked about a namespace without labels, a
+#: DeviceTaintRule without a selector taints no device, and ImageLocality counts image volumes as it does containers.
 _DECLARED_FEATURES: Final = 36
 _MUTATING_POLICIES: Final = 36
 _NEEDED_DRIVERS: Final = 37
 _SUMMED_RESIZES: Final = 37
 _EXACT_NAMESPACES: Final = 37
+_SELECTING_RULES: Final = 37
+_COUNTED_VOLUMES: Final = 37
 
 _VERSION = re.compile(r"v?1\.(\d+)")
 
@@ -67,11 +72,15 @@ class KubernetesVersion(msgspec.Struct, frozen=True):
 
     def as_scheduled(self, pod: Pod) -> Pod:
         """A pod as kube-scheduler of this version reads it."""
-        if not pod.pod_class.features and pod.usage_by_container is None and pod.constraints is None:
+        pod_class = pod.pod_class
+        reads_more = pod_class.features or pod_class.image_volumes
+        if not reads_more and pod.usage_by_container is None and pod.constraints is None:
             return pod  # as nearly all: to read the version takes longer
         rules = self.rules
         if rules < _DECLARED_FEATURES and pod.pod_class.features:
             pod = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, features=()))
+        if rules < _COUNTED_VOLUMES and pod.pod_class.image_volumes:
+            pod = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, image_volumes=0))
         if rules < _SUMMED_RESIZES and pod.usage_by_container is not None:
             pod = msgspec.structs.replace(pod, usage=pod.usage_by_container)
         if rules < _EXACT_NAMESPACES and pod.constraints is not None:
@@ -83,6 +92,10 @@ class KubernetesVersion(msgspec.Struct, frozen=True):
         if self.rules < _NEEDED_DRIVERS and isinstance(stored, CsiDriver) and stored.is_needed:
             return msgspec.structs.replace(stored, is_needed=False)
         return stored
+
+    def as_tainting(self, rule: DeviceTaintRule) -> DeviceTaintRule:
+        """A DeviceTaintRule as kube-scheduler of this version reads it."""
+        return rule if self.rules >= _SELECTING_RULES else msgspec.structs.replace(rule, selects=True)
 
 
 def _with_inexact_namespaces(pod: Pod, constraints: InterPodConstraints) -> Pod:

@@ -76,8 +76,9 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     features: tuple[str, ...] = ()
     #: Names of the images that it brings to a node, as nodes report them, one for each container and image volume.
     images: tuple[str, ...] = ()
-    #: Containers, init containers among them: what ImageLocality's thresholds count.
+    #: Containers, init containers among them, and image volumes: what ImageLocality's thresholds count.
     containers: int = 0
+    image_volumes: int = 0
     #: What it reads and where that is, from its annotation; () once it is bound.
     data: tuple[DataSource, ...] = ()
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.

@@ -72,6 +72,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
         count: how many, if the mode is the former.
         admin_access: devices that others use serve too.
         capacity: what it takes of devices that are shared.
+        skips_full: of all devices it takes those that others have left enough of; False: all, or it fails.
     """
 
     name: str
@@ -82,6 +83,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: DeviceAmounts = ()
+    skips_full: bool = False
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, gc=False):

@@ -53,11 +53,16 @@ class DeviceAttribute(msgspec.Struct, frozen=True, gc=False):
 
 
 class ValidRange(msgspec.Struct, frozen=True, gc=False):
-    """Amounts that may be requested of a capacity, in billionths; None where the driver sets no such limit."""
+    """Amounts that may be requested of a capacity, in billionths; None where the driver sets no such limit.
+
+    Attributes:
+        in_thousandths: False: steps count in whole units, since a feature gate is off (``device_gates``).
+    """
 
     least: Decimal | None = None
     most: Decimal | None = None
     step: Decimal | None = None
+    in_thousandths: bool = True
 
 
 class RequestPolicy(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen
 
-from flowcore.api.kinds import POLICY, QUEUE, RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.api.kinds import DEVICE_TAINT_RULE, POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.device_gates import DeviceGates
 from thalweg_operator.api.backoff import Backoff
@@ -28,6 +28,7 @@ from thalweg_operator.api.watches.catch_up import CatchUp
 from thalweg_operator.api.watches.parent_watches import ParentWatches
 from thalweg_operator.api.watches.server_version import read_version, watch_version
 from thalweg_operator.api.watches.watched import (
+    CLAIMED_DEVICES,
     DISRUPTION_BUDGETS,
     NATIVE_POD_GROUPS,
     OPTIONAL_KINDS,
@@ -232,9 +233,14 @@ class Operator:
         return not reflector.absent and reflector.age() < STALE
 
     def _knows_claims(self) -> bool:
-        """Whether slices and claims are known; a cluster may serve another version of them, or grant no right."""
-        reflectors = (self._reflectors[kind.plural] for kind in (RESOURCE_SLICE, RESOURCE_CLAIM))
-        return all(each.synced.is_set() and not each.absent and each.age() < STALE for each in reflectors)
+        """Whether slices, claims and taints are known; a cluster may serve other versions, or grant no right."""
+        reflectors = [self._reflectors[kind.plural] for kind in CLAIMED_DEVICES]
+        if any(each.absent for each in reflectors):
+            return False
+        taint_rules = self._reflectors[DEVICE_TAINT_RULE.plural]
+        if self._shell.cluster.device_gates.has_taint_rules and not taint_rules.absent:
+            reflectors.append(taint_rules)
+        return all(each.synced.is_set() and each.age() < STALE for each in reflectors)
 
     def _lease_problem(self) -> str:
         elector = self._elector

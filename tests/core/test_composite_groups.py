@@ -98,8 +98,12 @@ CHAIN = [composite("x", 1, "b"), composite("b", 1, "c"), composite("c", 1, "d"),
     [
         pytest.param(CYCLE, "CompositePodGroup default/x is above itself", id="cycle"),
         pytest.param([composite("x", 1, "x")], "CompositePodGroup default/x is above itself", id="itself"),
-        pytest.param([], "CompositePodGroup default/x does not exist", id="missing"),
-        pytest.param([composite("x", 1, "gone")], "CompositePodGroup default/gone does not exist", id="missing above"),
+        pytest.param([], "CompositePodGroup default/x does not exist, or cannot be read", id="missing"),
+        pytest.param(
+            [composite("x", 1, "gone")],
+            "CompositePodGroup default/gone does not exist, or cannot be read",
+            id="missing above",
+        ),
         pytest.param([composite("x", 2)], "CompositePodGroup default/x: 1 of 2 groups exist", id="too few"),
         pytest.param(
             [composite("x", 2_000_000_000)], "CompositePodGroup default/x: 1 of 2000000000 groups exist", id="huge"

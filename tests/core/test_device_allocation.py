@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import combinations, product
 from math import prod
 from typing import Any
@@ -22,6 +23,8 @@ from support.draw_devices import (
 from support.profiles import examples
 
 from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
+from flowcore.model.device_gates import FRACTIONAL_RANGES, DeviceGates
+from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.quantities import NANO
 from flowcore.model.resource_claims import (
     ALL,
@@ -35,7 +38,11 @@ from flowcore.model.resource_claims import (
 from flowcore.model.resource_slices import DeviceId, NodeReach
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
-from flowcore.rules.devices.allocation.consumable_capacity import consumed_capacity, fits_capacity
+from flowcore.rules.devices.allocation.consumable_capacity import (
+    FinerThanStepsError,
+    consumed_capacity,
+    fits_capacity,
+)
 from flowcore.rules.devices.allocation.device_taints import taints_keep_out
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex
 from flowcore.rules.devices.cel import CelProblem
@@ -48,6 +55,8 @@ CLASSES = [{"metadata": {"name": "gpu"}, "spec": {}}]
 #: Choices that the search of everything looks at, of one case.
 MOST_CHOICES = 5000
 NONE_FIT = Unallocatable("cannot allocate all claims")
+#: A capacity that is given out in quarters of a unit.
+PARTS = {"default": "500m", "validRange": {"min": "500m", "max": "3", "step": "250m"}}
 
 
 def pool(*devices: Manifest, name: str = "p", **spec: Any) -> Manifest:
@@ -223,15 +232,61 @@ def test_counters_of_one_other_node_are_not_looked_at() -> None:
         ("6", {"default": "2", "validRange": {"min": "2", "max": "5"}}, None),
         ("3", {"default": "2", "validValues": ["2", "4"]}, 4),
         ("5", {"default": "2", "validValues": ["2", "4"]}, None),
+        ("0.1", PARTS, 0.5),
+        ("2.6", PARTS, 2.75),
+        ("2.75", PARTS, 2.75),
+        ("3.001", PARTS, None),
+        # Steps that are no number of thousandths count in whole units, as all do without the gate.
+        ("2.6", {"default": "1", "validRange": {"min": "500m", "step": "1500u"}}, 3),
+        ("0.25", {"default": "1", "validRange": {"min": "500m", "step": "1500u"}}, 0.5),
     ],
 )
-def test_what_a_request_takes_of_a_capacity(requested: str | None, policy: Manifest | None, taken: int | None) -> None:
+def test_what_a_request_takes_of_a_capacity(
+    requested: str | None, policy: Manifest | None, taken: float | None
+) -> None:
     """The default, or what is requested, rounded up to what the driver gives out."""
     amount = {"value": "8"} | ({} if policy is None else {"requestPolicy": policy})
     (pooled,) = read_slices([pool(device("a", capacity={"memory": amount}))])[0].devices
-    amounts = () if requested is None else (("memory", int(requested) * NANO),)
+    amounts = () if requested is None else (("memory", Decimal(requested) * NANO),)
     assert consumed_capacity(amounts, pooled) == (None if taken is None else {"memory": taken * NANO})
-    assert consumed_capacity((("gone", 1),), pooled) is None
+    assert consumed_capacity((("gone", Decimal(1)),), pooled) is None
+
+
+def test_parts_of_a_unit() -> None:
+    """Without the gate steps are whole units. With it an amount that no step can be made of is an error."""
+    shared = pool(
+        device("a", allowMultipleAllocations=True, capacity={"cores": {"value": "4", "requestPolicy": PARTS}})
+    )
+    (read,) = read_slices([shared])
+    (whole,) = DeviceGates(frozenset({FRACTIONAL_RANGES})).as_read(read).devices
+    amounts = (("cores", Decimal("2.6") * NANO),)
+    assert consumed_capacity(amounts, read.devices[0]) == {"cores": 2_750_000_000}
+    assert consumed_capacity(amounts, whole) == {"cores": 3 * NANO}
+    words = "capacity request cannot be represented in the device's range arithmetic"
+    for mode, named in ((request(), f"{DRIVER}/p/a"), (request(allocationMode="All"), "a")):
+        mode["exactly"]["capacity"] = {"requests": {"cores": "2500100u"}}
+        assert names([shared], claim(mode)) == Unallocatable(
+            f"claim default/c, request r: checking capacity for device {named}: "
+            f'capacity "cores": {words}: request 2500100000n is not a representable milli value',
+            is_error=True,
+        )
+
+
+@pytest.mark.parametrize(("version", "expected"), [("v1.36.3", [["b"]]), ("v1.37.2", NONE_FIT), ("", NONE_FIT)])
+def test_all_devices_are_those_that_match(version: str, expected: Any) -> None:
+    """Since 1.37 also those that others have too much of: then the request fails. Before, they were passed over."""
+    amount = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}
+    slices = [pool(device("a", **amount), device("b", **amount), device("small", capacity={"memory": {"value": "1"}}))]
+    holds = read_claims([allocated({"device": "a", "shareID": "s", "consumedCapacity": {"memory": "6"}})])
+    wants = claim(request(allocationMode="All", capacity={"requests": {"memory": "3"}}))
+    claims = [DeviceGates(version=KubernetesVersion(version)).as_claimed(each) for each in read_claims([wants])]
+    pools, node = SliceIndex(read_slices(slices)).pools(reached_node()), reached_node()
+    others = AllocatedDevices.of_claims(holds)
+    found = allocate(claims, node, pools, read_classes(list(CLASSES)), others, DeviceSelectors())
+    if isinstance(found, Unallocatable):
+        assert found == expected
+    else:
+        assert [[each.device.device for each in allocation.devices] for allocation in found] == expected
 
 
 def test_claims_share_a_device_by_amounts() -> None:
@@ -404,6 +459,14 @@ def matching(
     return found
 
 
+def amounts_taken(way: DeviceRequest, pooled: PooledDevice) -> Mapping[str, int] | None:
+    """What a request takes of a device's capacities; None: it cannot have it, perhaps by an error."""
+    try:
+        return consumed_capacity(way.capacity, pooled.device)
+    except FinerThanStepsError:
+        return None
+
+
 def choices(
     claims: Sequence[ResourceClaim], found: Mapping[int, list[PooledDevice]], others: AllocatedDevices
 ) -> Iterator[Choice]:
@@ -417,8 +480,7 @@ def choices(
                     every = tuple(
                         pooled
                         for pooled in found[id(way)]
-                        if (taken := consumed_capacity(way.capacity, pooled.device)) is not None
-                        and fits_capacity(taken, pooled.device, others.consumed(pooled.device_id))
+                        if (taken := amounts_taken(way, pooled)) is not None and fits_capacity(taken, pooled.device)
                     )
                     ways += [(index, parent, way, every)] if every else []
                 else:
@@ -439,11 +501,12 @@ def keeps_rules(claims: Sequence[ResourceClaim], choice: Choice, others: Allocat
             if taints_keep_out(pooled.device.taints, way.tolerations):
                 return False
     for device_id, users in holders.items():
-        device = pooled_by_id[device_id].device
+        pooled = pooled_by_id[device_id]
+        device = pooled.device
         exclusive = [way for _, way in users if not way.admin_access]
         if exclusive and others.is_whole(device_id):
             return False
-        taken = [consumed_capacity(way.capacity, device) for _, way in users]
+        taken = [amounts_taken(way, pooled) for _, way in users]
         if None in taken:
             return False
         used = [each for each in taken if each is not None]

@@ -14,8 +14,10 @@ from flowcore.model.device_gates import (
     BINDING_CONDITIONS,
     CLAIM_DEVICE_STATUS,
     CONSUMABLE_CAPACITY,
+    DEVICE_TAINT_RULES,
     DEVICE_TAINTS,
     EXTENDED_RESOURCE,
+    FRACTIONAL_RANGES,
     ON_SINCE,
     PARTITIONABLE_DEVICES,
     PRIORITIZED_LIST,
@@ -209,8 +211,9 @@ def test_extended_resources() -> None:
 @pytest.mark.parametrize(
     ("version", "off"),
     [
-        ("v1.36.3", set()),
-        ("v1.37.0-alpha.1+5", set()),
+        ("v1.36.3", {DEVICE_TAINT_RULES, FRACTIONAL_RANGES}),
+        ("v1.37.0-alpha.1+5", {FRACTIONAL_RANGES}),
+        ("v1.38.0", set()),
         ("v1.35.2-eks-1", set(ON_SINCE) - {ADMIN_ACCESS, PRIORITIZED_LIST, CLAIM_DEVICE_STATUS}),
         ("v1.32.0", set(ON_SINCE)),
         ("", set()),

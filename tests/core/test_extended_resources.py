@@ -252,7 +252,7 @@ def test_a_backed_resource_is_one_more_claim() -> None:
     assert not seen.skip_reason
     unread = with_devices(pod, {"x/gpu": "gpu"}, claims_known=False).skip_reason
     assert unread.startswith("its extended resource x/gpu is backed by the DeviceClass gpu: ")
-    assert unread.endswith("ResourceSlices and ResourceClaims cannot be read")
+    assert unread.endswith("ResourceSlices, ResourceClaims or DeviceTaintRules cannot be read")
 
 
 def test_a_claim_that_a_plan_makes_has_its_devices_once() -> None:

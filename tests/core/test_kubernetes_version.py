@@ -53,6 +53,14 @@ def pod(status: dict[str, Any] | None = None, **spec: Any) -> Pod:
     return made
 
 
+def test_image_volumes_count_for_locality_since_1_37() -> None:
+    """As containers do; before, they raised no threshold."""
+    brings = pod(volumes=[{"name": "data", "image": {"reference": "data:v1"}}])
+    assert (brings.pod_class.containers, brings.pod_class.image_volumes) == (1, 1)
+    older = msgspec.structs.replace(brings.pod_class, image_volumes=0)
+    assert [each.as_scheduled(brings).pod_class for each in (V35, V36, V37)] == [older, older, brings.pod_class]
+
+
 def test_nodes_declare_features_since_1_36() -> None:
     """Before, a pod asks no node for them."""
     needs = pod(hostNetwork=True, hostUsers=False)

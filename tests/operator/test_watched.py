@@ -33,6 +33,10 @@ def test_every_kind_is_watched_at_its_path() -> None:
             name: (f"/apis/resource.k8s.io/v1/{name}", True)
             for name in ("deviceclasses", "resourceslices", "resourceclaims")
         },
+        "devicetaintrules": (
+            *(f"/apis/resource.k8s.io/{version}/devicetaintrules" for version in ("v1", "v1beta2", "v1alpha3")),
+            True,
+        ),
         "noderesourcetopologies": (
             *(f"/apis/topology.node.k8s.io/{version}/noderesourcetopologies" for version in ("v1alpha2", "v1alpha1")),
             True,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from support.draw import Case
+from support.minor_versions import EACH_VERSION
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
-from thalweg_controlplane.building.build import MINOR_VERSION
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
 
-@pytest.mark.minor_versions(MINOR_VERSION, "1.37")
+@EACH_VERSION
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_kept_case_stays_settled(oracle: Oracle, path: Path) -> None:
     """Verdicts and words are kube-scheduler's, with all filters together and with the one that the case is about."""

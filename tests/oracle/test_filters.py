@@ -7,17 +7,15 @@ from collections.abc import Collection
 import pytest
 from hypothesis import Phase, given, seed, settings
 from support.draw import ASPECTS, Case, cases_for
+from support.minor_versions import EACH_VERSION, share
 from support.profiles import at_least, batch_seed, examples
 from support.spoiled_filters import SPOILED_FILTERS
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
-from thalweg_controlplane.building.build import MINOR_VERSION
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter, at least; ten times as many while exploring.
 ENOUGH = 10_000
-#: The part of that for versions beside the default one: a few rules differ.
-OTHER_VERSIONS = 5
 #: A spoiled filter may be found out by rare cases only.
 SPOILED = 5_000
 
@@ -52,12 +50,12 @@ def check(counts: Counter[str], enough: int) -> None:
     assert counts["rejected"] > enough / 20
 
 
-@pytest.mark.minor_versions(MINOR_VERSION, "1.37")
+@EACH_VERSION
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*ASPECTS, WHOLE])
 def test_every_verdict_is_kube_schedulers(oracle: Oracle, compared: dict[str, Counter[str]], name: str) -> None:
     """Each pod may go to each node or not exactly as kube-scheduler has it, in its words."""
-    enough = at_least(ENOUGH if oracle.minor_version == MINOR_VERSION else ENOUGH // OTHER_VERSIONS)
+    enough = at_least(share(oracle, ENOUGH))
     counts = compared[f"{oracle.minor_version}, {name}"] = compare(oracle, name, enough)
     check(counts, enough)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, given, seed, settings
 from support.draw import Case, Drawn
 from support.draw_preemption import NEVER, OFTEN, batches, crowded_nodes, ruled_pods
+from support.minor_versions import EACH_VERSION, share
 from support.preemption import Batch, compare_batch, compare_one, decisions, plannable
 from support.profiles import at_least, batch_seed, examples
 from thalweg_controlplane import Oracle
@@ -53,6 +54,7 @@ def _shown(counts: Counter[str]) -> Counter[str]:
     return Counter(fits=evicting, rejected=counts.total() - evicting)
 
 
+@EACH_VERSION
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", DRAWN)
 def test_no_choice_is_worse_than_kube_schedulers(oracle: Oracle, compared: dict[str, Counter[str]], kind: str) -> None:
@@ -61,9 +63,9 @@ def test_no_choice_is_worse_than_kube_schedulers(oracle: Oracle, compared: dict[
     Every victim has a lower priority and may be evicted, the filters pass without the victims, and with any one of them
     back they do not.
     """
-    enough = at_least(ENOUGH)
+    enough = at_least(share(oracle, ENOUGH))
     counts = compare(oracle, DRAWN[kind], enough)
-    compared[f"preemption, {kind}"] = _shown(counts)
+    compared[f"{oracle.minor_version}, preemption, {kind}"] = _shown(counts)
     assert counts.total() >= enough
 
 
@@ -114,18 +116,20 @@ def compare_batches(oracle: Oracle, cases: Drawn[Case], count: int) -> list[tupl
     return found
 
 
+@EACH_VERSION
 def test_a_batch_of_equal_pods_is_placed_as_far_as_one_by_one(oracle: Oracle) -> None:
     """5 to 30 equal urgent pods without rules: every round places as many, and all rounds together evict no more."""
-    found = compare_batches(oracle, crowded_nodes(NEVER, batches(NEVER, most_kinds=1)), 40)
+    found = compare_batches(oracle, crowded_nodes(NEVER, batches(NEVER, most_kinds=1)), share(oracle, 40))
     assert all(ours.placed >= theirs.placed for ours, theirs in found)
     assert sum(ours.victims for ours, _ in found) <= sum(theirs.victims for _, theirs in found)
 
 
+@EACH_VERSION
 def test_batches_of_several_kinds_need_no_more_victims(oracle: Oracle) -> None:
     """5 to 30 urgent pods of up to three kinds with rules: over all batches nearly as many, with no more victims.
 
     Which of several kinds is placed first is heuristic, and rules make it matter: a batch may have a pod or two fewer.
     """
-    found = compare_batches(oracle, crowded_nodes(pending=batches()), 60)
+    found = compare_batches(oracle, crowded_nodes(pending=batches()), share(oracle, 60))
     assert sum(ours.placed for ours, _ in found) >= 0.95 * sum(theirs.placed for _, theirs in found)
     assert sum(ours.victims for ours, _ in found) <= sum(theirs.victims for _, theirs in found)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, seed, settings
 from support.draw import SCORES, SOFT, Case, cases
+from support.minor_versions import EACH_VERSION, share
 from support.profiles import at_least, batch_seed, examples
 from support.verdicts import snapshot_of, verdicts_from_cache
 from thalweg_controlplane import Oracle
@@ -74,11 +75,12 @@ def check(counts: Counter[str], enough: int) -> None:
     assert counts["none"] > enough / 50, counts
 
 
+@EACH_VERSION
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_is_kube_schedulers(oracle: Oracle, name: str) -> None:
     """Each node is worth to each pod exactly what kube-scheduler's plugin says, before it is scaled."""
-    enough = at_least(ENOUGH)
+    enough = at_least(share(oracle, ENOUGH))
     check(compare(oracle, name, enough), enough)
 
 

@@ -99,6 +99,13 @@ _POLICIES: tuple[Manifest, ...] = (
 )
 
 
+#: Cores that are given out in parts.
+_CORES: Manifest = {
+    "value": "4",
+    "requestPolicy": {"default": "500m", "validRange": {"min": "500m", "max": "3", "step": "250m"}},
+}
+
+
 @st.composite
 def _device(draw: st.DrawFn, name: str) -> Manifest:
     device: Manifest = {"name": name, "attributes": draw(_attributes())}
@@ -109,6 +116,8 @@ def _device(draw: st.DrawFn, name: str) -> Manifest:
         memory = device.setdefault("capacity", {}).setdefault("memory", {"value": "8Gi"})
         if draw(st.integers(0, 3)):
             memory["requestPolicy"] = draw(st.sampled_from(_POLICIES))
+        if draw(st.booleans()):
+            device["capacity"]["cores"] = _CORES
     if not draw(st.integers(0, 5)):
         effect = draw(st.sampled_from(("NoSchedule", "NoExecute", "None")))
         device["taints"] = [{"key": "broken", "value": draw(st.sampled_from(("", "yes"))), "effect": effect}]
@@ -176,6 +185,9 @@ def _request(draw: st.DrawFn, *, with_admin: bool) -> Manifest:
         request["tolerations"] = [draw(st.sampled_from(_TOLERATIONS))]
     if not draw(st.integers(0, 2)):
         request["capacity"] = {"requests": {"memory": draw(st.sampled_from(("1Gi", "1500Mi", "4Gi", "12Gi")))}}
+    elif not draw(st.integers(0, 3)):
+        cores = st.sampled_from(("100m", "600m", "1", "1750m", "1751m", "2500100u", "3500m"))
+        request["capacity"] = {"requests": {"cores": draw(cores)}}
     if with_admin and not draw(st.integers(0, 9)):
         request["adminAccess"] = True
     return request
@@ -216,7 +228,8 @@ def _others(draw: st.DrawFn, slices: list[Manifest]) -> list[Manifest]:
             if device.get("allowMultipleAllocations"):
                 result |= {
                     "shareID": f"00000000-0000-0000-0000-{len(results):012}",
-                    "consumedCapacity": {"memory": "1Gi"},
+                    "consumedCapacity": {"memory": "1Gi"}
+                    | ({"cores": "1500m"} if "cores" in device["capacity"] else {}),
                 }
             results.append(result)
     meta = {"name": "other", "namespace": "default", "uid": "other"}

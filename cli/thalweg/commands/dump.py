@@ -19,7 +19,7 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     The file is what plan, why, what-if, headroom, status and view read with -f. It has objects of these kinds: Node,
     Pod, Namespace, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume, PersistentVolumeClaim,
     StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices DeviceClass, ResourceSlice,
-    ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup,
+    DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup,
     CompositePodGroup, Job, JobSet, LeaderWorkerSet, PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob,
     RayCluster, PodGang; FlowSchedulingPolicy, FlowQueue; and what metrics-server measured, NodeMetrics and PodMetrics.
 

@@ -133,7 +133,7 @@ class CompositeGroups:
                 raise _Refused(f"more than {_MAX_ABOVE} CompositePodGroups are above it")
             composite = self.objects.get(key)
             if composite is None:
-                raise _Refused(f"{key.display_name} does not exist")
+                raise _Refused(f"{key.display_name} does not exist, or cannot be read")
             above.append(composite)
             key = composite.parent_key
         return above

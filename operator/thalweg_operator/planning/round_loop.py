@@ -121,7 +121,7 @@ class RoundLoop:
             observers: called after the plan of a round was delivered.
             tracer: takes the trace of each round; None: rounds are not traced.
             budgets_known: whether PodDisruptionBudgets are watched now.
-            claims_known: whether ResourceSlices and ResourceClaims can be read.
+            claims_known: whether ResourceSlices, ResourceClaims and DeviceTaintRules can be read.
             usage: measured usage; None: nothing is measured.
             bindings_sent: returns when a binding of the plan has left, if there is any, or after a moment.
         """

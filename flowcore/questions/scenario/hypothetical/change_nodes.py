@@ -131,7 +131,8 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
     like = find_node(edits, change.like)
     permanent = [pod for pod in _on(edits, {like.name}) if _is_permanent(pod) and not pod.deleting]
     drivers = edits.scenario.cluster.storage.objects.get(("CSINode", "", like.name))
-    slices = [each for each in edits.scenario.cluster.devices.slices.values() if each.reach.node_name == like.name]
+    published = edits.scenario.cluster.tainted_slices.published.values()
+    slices = [each for each in published if each.reach.node_name == like.name]
     names = []
     for name in _new_names(edits, like.name, change.count):
         names.append(name)

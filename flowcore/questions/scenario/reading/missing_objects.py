@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from flowcore.api.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.api.kinds import DEVICE_TAINT_RULE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
@@ -157,6 +157,8 @@ def _devices(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     elif not scenario.cluster.devices.slices and _may_lack(scenario, RESOURCE_SLICE.kind):
         why = f"the files contain no ResourceSlice (add them: {_ADD_DEVICES})"
         yield f"{_pods(claiming)}: {why if scenario.unread is None else 'you may not list ResourceSlices'}"
+    if scenario.unread is not None and DEVICE_TAINT_RULE.kind in scenario.unread:
+        yield f"{_pods(claiming)}: devices may be tainted: you may not list DeviceTaintRules"
 
 
 def _parents(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:

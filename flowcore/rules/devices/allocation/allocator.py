@@ -22,7 +22,8 @@ from flowcore.rules.devices.allocation.attribute_constraints import (
     attribute_of,
     constraint_state,
 )
-from flowcore.rules.devices.allocation.chosen_devices import ChosenDevice, ChosenDevices
+from flowcore.rules.devices.allocation.chosen_devices import ChosenDevice, ChosenDevices, amounts_of
+from flowcore.rules.devices.allocation.consumable_capacity import fits_capacity
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice
 from flowcore.rules.devices.allocation.requested_devices import (
     ClaimsUnallocatable,
@@ -195,9 +196,16 @@ class _Search:
             matching += (
                 pooled
                 for pooled in pool.devices
-                if self._matches(requested, pooled) and self._chosen.fits(requested, pooled) is not None
+                if self._matches(requested, pooled) and self._counts(requested, pooled)
             )
         return matching
+
+    def _counts(self, requested: RequestedDevices, pooled: PooledDevice) -> bool:
+        """Whether a device that matches is one of "all": it is large enough, whoever has something of it."""
+        if requested.request.skips_full:
+            return self._chosen.fits(requested, pooled) is not None
+        taken = amounts_of(requested, pooled)
+        return taken is not None and fits_capacity(taken, pooled.device)
 
     @staticmethod
     def _check_number(claim: ResourceClaim, requests: list[list[RequestedDevices]]) -> None:
@@ -253,6 +261,8 @@ class _Search:
                 continue
             if failed and self._likeness(pooled) in failed:
                 continue
+            if requested.request.capacity and amounts_of(requested, pooled) is None:
+                continue  # asked before taints and counters: an amount that nobody can give out is an error
             yield from self._choice(position._replace(start=place + 1), requested, pooled)
             failed.add(self._likeness(pooled))
 

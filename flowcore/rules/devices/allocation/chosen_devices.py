@@ -11,7 +11,7 @@ from flowcore.model.resource_claims import AllocatedDevice
 from flowcore.model.resource_slices import DeviceId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.attribute_constraints import ConstraintState
-from flowcore.rules.devices.allocation.consumable_capacity import consumed_capacity, fits_capacity
+from flowcore.rules.devices.allocation.consumable_capacity import FinerThanStepsError, consumed_capacity, fits_capacity
 from flowcore.rules.devices.allocation.device_taints import taints_keep_out
 from flowcore.rules.devices.allocation.pools import PooledDevice
 from flowcore.rules.devices.allocation.requested_devices import ClaimsUnallocatable, RequestedDevices
@@ -69,9 +69,12 @@ class ChosenDevices:
         return not (self._allocated.is_allocated(device) or self._whole.get(device) or self._shares.get(device))
 
     def fits(self, requested: RequestedDevices, pooled: PooledDevice) -> Mapping[str, int] | None:
-        """What a request would take of a device's capacities; None: they are not there."""
-        taken = consumed_capacity(requested.request.capacity, pooled.device)
-        device = pooled.device_id
+        """What a request would take of a device's capacities; None: they are not there.
+
+        Raises:
+            ClaimsUnallocatable: an amount cannot be rounded to what the device gives out.
+        """
+        taken, device = amounts_of(requested, pooled), pooled.device_id
         others = (self._allocated.consumed(device), *self._shares.get(device, ()))
         return taken if taken is not None and fits_capacity(taken, pooled.device, *others) else None
 
@@ -136,3 +139,17 @@ class ChosenDevices:
     def _release(self, claim: int, requested: RequestedDevices, pooled: PooledDevice, added: int) -> None:
         for constraint in reversed(self._constraints[claim][:added]):
             constraint.remove(requested.parent.name, requested.alternative, pooled.device, pooled.driver)
+
+
+def amounts_of(requested: RequestedDevices, pooled: PooledDevice) -> Mapping[str, int] | None:
+    """What a request takes of a device's capacities; None: its driver does not give out such amounts.
+
+    Raises:
+        ClaimsUnallocatable: an amount cannot be rounded to what the device gives out.
+    """
+    try:
+        return consumed_capacity(requested.request.capacity, pooled.device)
+    except FinerThanStepsError as error:
+        named = f"claim {requested.claim.key}, request {requested.request.name}"
+        device = pooled.device.name if requested.takes_all else str(pooled.device_id)
+        raise ClaimsUnallocatable(f"{named}: checking capacity for device {device}: {error.reason}") from None

@@ -1,16 +1,36 @@
 """How much of a device's capacities a request takes, where several claims may share the device.
 
 Source: dynamic-resource-allocation structured (consumable_capacity.go). All amounts are in billionths. Steps count in
-whole units, as kube-scheduler rounds them.
+thousandths of a unit, or in whole ones, to which kube-scheduler rounds up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Final
 
-from flowcore.model.quantities import NANO, whole_from_nanos
+from flowcore.model.quantities import NANO
 from flowcore.model.resource_slices import Device, DeviceAmounts, DeviceCapacity, RequestPolicy, ValidRange
+
+_MILLI: Final = NANO // 1000
+#: Most thousandths that kube-scheduler counts with.
+_MOST_MILLI: Final = 2**63 - 1
+
+
+class FinerThanStepsError(Exception):
+    """An amount that cannot be rounded to a step of a capacity: it is no number of thousandths.
+
+    Attributes:
+        reason: kube-scheduler's text, with the amount in billionths.
+    """
+
+    def __init__(self, name: str, amount: int) -> None:
+        self.reason = (
+            f'capacity "{name}": capacity request cannot be represented in the device\'s range arithmetic: '
+            f"request {amount}n is not a representable milli value"
+        )
+        super().__init__(self.reason)
 
 
 def consumed_capacity(requested: DeviceAmounts, device: Device) -> dict[str, int] | None:
@@ -18,17 +38,15 @@ def consumed_capacity(requested: DeviceAmounts, device: Device) -> dict[str, int
 
     Returns:
         None: the device has no such capacity, or its driver does not give out that amount.
+
+    Raises:
+        FinerThanStepsError: of an amount that is requested.
     """
     amounts = dict(requested)
     if not amounts.keys() <= {name for name, _ in device.capacity}:
         return None
-    taken = dict[str, int]()
-    for name, capacity in device.capacity:
-        amount = _taken(amounts.get(name), capacity)
-        if _violates(amount, capacity.policy):
-            return None
-        taken[name] = amount
-    return taken
+    taken = {name: _taken(name, amounts.get(name), capacity) for name, capacity in device.capacity}
+    return None if any(_violates(taken[name], capacity.policy) for name, capacity in device.capacity) else taken
 
 
 def fits_capacity(taken: Mapping[str, int], device: Device, *others: Mapping[str, int]) -> bool:
@@ -43,26 +61,28 @@ def fits_capacity(taken: Mapping[str, int], device: Device, *others: Mapping[str
     )
 
 
-def _taken(requested: Decimal | None, capacity: DeviceCapacity) -> int:
+def _taken(name: str, requested: Decimal | None, capacity: DeviceCapacity) -> int:
     policy = capacity.policy
     if requested is None:
         return int(capacity.value if policy is None or policy.default is None else policy.default)
     if policy is None:
         return int(requested)
     if policy.valid_range is not None and policy.valid_range.least is not None:
-        return _within_range(int(requested), int(policy.valid_range.least), policy.valid_range)
+        return _within_range(name, int(requested), int(policy.valid_range.least), policy.valid_range)
     return int(next((value for value in policy.valid_values if requested <= value), requested))
 
 
-def _within_range(requested: int, least: int, valid: ValidRange) -> int:
+def _within_range(name: str, requested: int, least: int, valid: ValidRange) -> int:
     if requested < least:
         return least
-    step = _whole(valid.step)
-    if not step:
+    if not valid.step:
         return requested
-    base = whole_from_nanos(least)
-    steps = -(-(whole_from_nanos(requested) - base) // step)
-    return (base + step * steps) * NANO
+    unit = _unit(valid)
+    if unit == _MILLI and requested % unit:
+        raise FinerThanStepsError(name, requested)
+    base, step = _rounded_up(least, unit), _rounded_up(int(valid.step), unit)
+    steps = -(-(_rounded_up(requested, unit) - base) // step)
+    return (base + step * steps) * unit
 
 
 def _violates(amount: int, policy: RequestPolicy | None) -> bool:
@@ -76,9 +96,21 @@ def _violates(amount: int, policy: RequestPolicy | None) -> bool:
 def _leaves_range(amount: int, valid: ValidRange) -> bool:
     if valid.most is not None and amount > valid.most:
         return True
-    step = _whole(valid.step)
-    return bool(step) and (whole_from_nanos(amount) - _whole(valid.least)) % step != 0
+    if not valid.step:
+        return False
+    unit = _unit(valid)
+    if unit == _MILLI and amount % unit:
+        return True
+    base = 0 if valid.least is None else _rounded_up(int(valid.least), unit)
+    return (_rounded_up(amount, unit) - base) % _rounded_up(int(valid.step), unit) != 0
 
 
-def _whole(amount: Decimal | None) -> int:
-    return 0 if amount is None else whole_from_nanos(int(amount))
+def _unit(valid: ValidRange) -> int:
+    """What steps count in: thousandths if all of the range is a number of them, else whole units."""
+    limits = [int(limit) for limit in (valid.least, valid.most, valid.step) if limit is not None]
+    exact = all(limit % _MILLI == 0 and limit // _MILLI <= _MOST_MILLI for limit in limits)
+    return _MILLI if valid.in_thousandths and exact else NANO
+
+
+def _rounded_up(amount: int, unit: int) -> int:
+    return -(-amount // unit)

@@ -10,6 +10,7 @@ import msgspec
 from flowcore.api import Interner
 from flowcore.api.kinds import (
     COMPOSITE_POD_GROUP,
+    DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
@@ -31,14 +32,16 @@ from thalweg_operator.shell import Shell
 
 T = TypeVar("T")
 
+#: What is read of devices and of those who have them; DeviceTaintRules are beside it, since few clusters have any.
+CLAIMED_DEVICES: Final = (RESOURCE_SLICE, RESOURCE_CLAIM)
 #: Kinds that only gangs need, pods that need one NUMA zone, or pods that claim devices. While their API fails, others
 #: are still planned.
 OPTIONAL_KINDS: Final = frozenset(
     (
         NODE_TOPOLOGY.plural,
         COMPOSITE_POD_GROUP.plural,
-        RESOURCE_SLICE.plural,
-        RESOURCE_CLAIM.plural,
+        *(kind.plural for kind in CLAIMED_DEVICES),
+        DEVICE_TAINT_RULE.plural,
         *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()),
     )
 )
@@ -47,8 +50,16 @@ OPTIONAL_KINDS: Final = frozenset(
 NATIVE_POD_GROUPS: Final = f"{POD_GROUPS[GangSource.NATIVE].plural}.{GangSource.NATIVE.value}"
 #: While these are not watched no pod is evicted for room, and all else goes on.
 DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
-#: Kinds whose rights are files of their own (rights/). A cluster may do without them.
-REFUSABLE_KINDS: Final = frozenset((DISRUPTION_BUDGETS, RESOURCE_SLICE.plural, RESOURCE_CLAIM.plural))
+#: Kinds that the account may have no right to: those of files of their own (rights/), and what was added to a file
+#: later, since an upgrade of the operator alone leaves the roles as they were.
+REFUSABLE_KINDS: Final = frozenset(
+    (
+        DISRUPTION_BUDGETS,
+        *(kind.plural for kind in CLAIMED_DEVICES),
+        DEVICE_TAINT_RULE.plural,
+        COMPOSITE_POD_GROUP.plural,
+    )
+)
 
 
 def make_reflectors(

@@ -6,8 +6,16 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.kinds import COMPOSITES, GROUPS_OF_PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, STORAGE_OBJECTS
+from flowcore.cluster.kinds import (
+    COMPOSITES,
+    DEVICE_TAINT_RULES,
+    GROUPS_OF_PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_OBJECTS,
+)
 from flowcore.model.advice import UNSEEN_MESSAGE
+from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
@@ -28,7 +36,7 @@ from thalweg_operator.reservations.step.before_binding import preparing
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 
-_OF_DEVICES = (RESOURCE_CLAIMS, RESOURCE_SLICES)
+_OF_DEVICES = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
 #: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
 _TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
@@ -140,6 +148,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
                 victims.settle(state, state.freed_devices.claim_changed(key, value))
             elif store is RESOURCE_SLICES:
                 ledger.device_claims.slice_changed(key, before, value, cluster.generation)
+            elif store is DEVICE_TAINT_RULES:
+                _taint_rule_changed(state, before, cluster.tainted_slices.rules.get(key))
             elif store is STORAGE_OBJECTS and ledger.preparing:
                 preparing.go_on(state, cluster.storage.pods_that_await(key))
             elif store in (GROUPS_OF_PODS, COMPOSITES) and ledger.victims:
@@ -156,6 +166,16 @@ def _node_changed(state: State, change: NodeChange) -> None:
     if ledger.drifts:
         ledger.drift.nodes_before.setdefault(change.name, change.before)
     ledger.round_wanted = True
+
+
+def _taint_rule_changed(state: State, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
+    """A DeviceTaintRule came, changed or went: that is a change of the slices that it is about."""
+    cluster = state.cluster
+    if before == after:
+        return  # its status changes while pods are evicted
+    for name in cluster.tainted_slices.selected_by(before, after):
+        tainted = cluster.devices.slices[name]
+        state.ledger.device_claims.slice_changed(name, tainted, tainted, cluster.generation)
 
 
 def _namespace_changed(ledger: Ledger, name: str, labels: Labels | None) -> None:
