@@ -91,3 +91,66 @@ def test_a_policy_of_the_dump_decides(tmp_path: Path) -> None:
         "spec": {"selects": {"podSelector": {}}, "gangs": {"controllers": []}},
     }
     assert len(plan(tmp_path, node("a", "2"), job_set(3), policy, pods=members(3))["waiting"]) == 1
+
+
+RULE = {"apiVersion": "example.com/v1", "kind": "Training", "plural": "trainings", "size": ["spec.n"]}
+
+
+def own_policy() -> Manifest:
+    """A policy that names a kind of its own."""
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "own"},
+        "spec": {"selects": {"podSelector": {}}, "gangs": {"parents": [RULE]}},
+    }
+
+
+def training(count: Any, version: str = "v1", **metadata: Any) -> Manifest:
+    """An object of that kind."""
+    metadata = {"name": "train", "namespace": "ml", "uid": "u"} | metadata
+    return {"apiVersion": f"example.com/{version}", "kind": "Training", "metadata": metadata, "spec": {"n": count}}
+
+
+def own_members(count: int) -> list[Manifest]:
+    """Waiting pods of it."""
+    pods = members(count)
+    owner = {"apiVersion": "example.com/v1", "kind": "Training", "name": "train", "uid": "u", "controller": True}
+    for each in pods:
+        each["metadata"]["ownerReferences"] = [owner]
+    return pods
+
+
+def test_kinds_that_a_policy_of_the_dump_names(tmp_path: Path) -> None:
+    """Also where the objects come before the policy; objects of other versions and kinds are ignored as before."""
+    other = {"apiVersion": "example.com/v1", "kind": "Other", "metadata": {"name": "o", "namespace": "ml"}}
+    answer = plan(tmp_path, node("a", "2"), training(3), other, own_policy(), pods=own_members(3))
+    assert len(answer["waiting"]) == 3
+    (ignored,) = (each for each in answer["warnings"] if "ignored" in each)
+    assert "1 Other object ignored, such as Other ml/o" in ignored
+    few = plan(tmp_path, node("a", "2"), own_policy(), training(3), pods=own_members(2))
+    assert reasons(few) == {"Training.example.com ml/train: 2 of 3 pods exist."}
+    older = plan(tmp_path, node("a", "2"), own_policy(), training(3, "v0"), pods=own_members(3))
+    assert len(older["waiting"]) == 1
+    assert any("kubectl get trainings.v1.example.com -A -o json" in each for each in older["warnings"])
+
+
+def test_objects_of_own_kinds_that_cannot_be_read(tmp_path: Path) -> None:
+    """A size that is no number is a reason of its pods; metadata that cannot be read is an error that names it."""
+    answer = plan(tmp_path, node("a", "2"), own_policy(), training("many"), pods=own_members(1))
+    assert reasons(answer) == {'Training.example.com ml/train: spec.n: "many" is no number of pods.'}
+    path = tmp_path / "now.json"
+    items = [node("a", "2"), own_policy(), training(1, uid=7)]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    done = CliRunner().invoke(main, ["plan", "-f", str(path)])
+    assert done.exit_code == 2
+    assert "Training ml/train: metadata.uid: Expected" in done.stderr
+
+
+def test_a_dump_without_the_object_says_so(tmp_path: Path) -> None:
+    """It has others of the kind: the pods are placed one by one, as after ``kubectl delete --cascade=orphan``."""
+    other = job_set(2)
+    other["metadata"]["name"] = "other"
+    answer = plan(tmp_path, node("a", "2"), other, pods=members(3))
+    assert len(answer["waiting"]) == 1
+    assert any("the files do not contain JobSet ml/train" in each for each in answer["warnings"])
