@@ -10,15 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.gang_specs.pods_to_come import ComingPods
 from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
+from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod, excluding_nodes
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.policies import Delivery, PodsToComeMode, Policy
 from flowcore.model.queues import QueueState, QueueUsage
 from flowcore.model.resources import PODS, Amounts, capped
 
@@ -127,6 +131,7 @@ class RoundInput:
         unplanned: Collection[str] = (),
         on_the_way: OnTheWay | None = None,
         stays_above: int | None = LOWEST_PRIORITY,
+        now: float = 0.0,
     ) -> None:
         """For one round.
 
@@ -136,9 +141,10 @@ class RoundInput:
             unplanned: keys of those of ``waiting`` that count for their gangs, but are not planned.
             on_the_way: None: all pods wait or are bound.
             stays_above: what pods of higher priority hold does not come free for gangs; None: no gang asks.
+            now: seconds since the epoch; 0: unknown.
         """
         self._cluster, self._waiting, self._facts, self._policy_of = cluster, waiting, facts, policy_of
-        self._unplanned, self._stays_above = unplanned, stays_above
+        self._unplanned, self._stays_above, self._now = unplanned, stays_above, now
         self._on_the_way = OnTheWay() if on_the_way is None else on_the_way
         self.pending: list[PendingPod] = []
         self.gangs: list[Gang] = []
@@ -165,10 +171,32 @@ class RoundInput:
         gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
         yield from gangs.steps()
         self.gangs = gangs.gangs
+        yield from self._add_pods_to_come()
         for (pod, policy, _), names in zip(self._waiting, gangs.gang_names, strict=True):
             if pod.key not in self._unplanned:
                 self.pending.append(pending_pod(pod, policy, self._facts, cluster, names))
             yield
+
+    def _add_pods_to_come(self) -> Iterator[None]:
+        """Adds to gangs what their controllers make once they run, where the policy of their pods asks."""
+        asking: dict[str, GangKey] = {}
+        since: dict[str, float] = {}
+        for pod, policy, _ in self._waiting:
+            key = (
+                pod.gang.key if pod.gang is not None and policy.gangs.pods_to_come is PodsToComeMode.MUST_FIT else None
+            )
+            if key is not None and key.source is GangSource.CONTROLLER:
+                asking[key.display_name] = key
+                since[key.namespace] = min(since.get(key.namespace, self._now), self._now - policy.gangs.hold_room_for)
+        coming: dict[str, ComingPods] = {}
+        for namespace, start in since.items():
+            coming[namespace] = ComingPods(self._cluster, namespace, self._on_the_way.gang_pods, start)
+            yield from coming[namespace].steps()
+        for place, gang in enumerate(self.gangs):
+            if gang.name in asking and gang.min_placed > 0:
+                to_come = coming[asking[gang.name].namespace].after(asking[gang.name])
+                self.gangs[place] = msgspec.structs.replace(gang, to_come=to_come)
+                yield
 
     def _add_persistent_usage(self) -> Iterator[None]:
         if self._stays_above is None:

@@ -154,3 +154,80 @@ def test_a_dump_without_the_object_says_so(tmp_path: Path) -> None:
     answer = plan(tmp_path, node("a", "2"), other, pods=members(3))
     assert len(answer["waiting"]) == 1
     assert any("the files do not contain JobSet ml/train" in each for each in answer["warnings"])
+
+
+def leader_worker_set(startup: str, **worker: Any) -> Manifest:
+    """Of a leader and two workers, of a core each."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {}, "spec": {"containers": [container], **worker}}
+    spec = {"startupPolicy": startup, "leaderWorkerTemplate": {"size": 3, "workerTemplate": template}}
+    metadata = {"name": "serve", "namespace": "ml", "uid": "u"}
+    return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": metadata, "spec": spec}
+
+
+def of_leader_worker_set(index: int, cores: int = 1, group: int = 0) -> Manifest:
+    """A waiting pod of one of its groups; 0 is the leader."""
+    pod = members(1)[0]
+    own, by = (f"serve-{group}", "serve") if index == 0 else (f"serve-{group}-{index}", f"serve-{group}")
+    labels = {"name": "serve", "group-index": str(group), "worker-index": str(index)}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": by, "uid": by, "controller": True}
+    pod["metadata"] |= {
+        "name": own,
+        "uid": own,
+        "ownerReferences": [owner],
+        "labels": {f"leaderworkerset.sigs.k8s.io/{name}": value for name, value in labels.items()},
+    }
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cores)
+    return pod  # fmt: skip
+
+
+def must_fit() -> Manifest:
+    """A policy under which gangs wait for room of their pods to come."""
+    policy = own_policy()
+    policy["spec"]["gangs"] = {"podsToCome": "MustFit"}
+    return policy
+
+
+def test_a_leader_whose_workers_would_have_no_room_waits_if_its_policy_says_so(tmp_path: Path) -> None:
+    """They are made once it is ready. By default it starts, as without us."""
+    leader, group = of_leader_worker_set(0), leader_worker_set("LeaderReady")
+    assert reasons(plan(tmp_path, node("a", "2"), group, pods=[leader])) == set()
+    assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[leader])) == set()
+    assert reasons(plan(tmp_path, node("a", "2"), group, must_fit(), pods=[leader])) == {
+        "LeaderWorkerSet ml/serve (leader 0): 2 pods come once it runs, and 1 of them have room now."
+    }
+
+
+def test_what_of_pods_to_come_is_judged(tmp_path: Path) -> None:
+    """Their node selector; with a leader of another size the workers by themselves; and only what is still to come."""
+    nowhere = leader_worker_set("LeaderReady", nodeSelector={"gpu": "a"})
+    (reason,) = reasons(plan(tmp_path, node("a", "9"), nowhere, must_fit(), pods=[of_leader_worker_set(0)]))
+    assert reason.endswith("2 pods come once it runs, and 0 of them have room now.")
+    group = leader_worker_set("LeaderReady")
+    assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0, cores=2)])) == set()
+    ungoverned = of_leader_worker_set(1)
+    ungoverned["spec"]["nodeName"] = "a"
+    started = plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0), ungoverned])
+    assert reasons(started) == set()
+    claiming = leader_worker_set("LeaderReady", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    assert reasons(plan(tmp_path, node("a", "1"), claiming, must_fit(), pods=[of_leader_worker_set(0)])) == set()
+
+
+def test_leaders_do_not_start_beside_each_other_where_one_group_has_room(tmp_path: Path) -> None:
+    """Neither at once, nor one after the other: the workers of the first are still to come, for a while."""
+    group, leaders = leader_worker_set("LeaderReady"), [of_leader_worker_set(0, group=at) for at in range(2)]
+    both = plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)
+    assert [each["pod"] for each in both["placed"]] == ["ml/serve-0"]
+    message = (
+        "LeaderWorkerSet ml/serve (leader 1): 2 pods come once it runs, and 1 of them have room now, beside 3 of other "
+        "gangs."
+    )
+    assert reasons(both) == {message}
+    assert reasons(plan(tmp_path, node("a", "6"), group, must_fit(), pods=leaders)) == set()
+    leaders[0]["spec"]["nodeName"] = "a"
+    leaders[0]["status"] = {"phase": "Running", "startTime": "2026-11-27T12:00:00Z"}
+    leaders[1]["metadata"]["creationTimestamp"] = "2026-11-27T12:05:00Z"
+    later = plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)
+    assert reasons(later) == {message.replace("beside 3", "beside 2")}
+    leaders[1]["metadata"]["creationTimestamp"] = "2026-11-27T12:15:00Z"
+    assert reasons(plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)) == set()

@@ -390,6 +390,31 @@ def test_jobs_that_start_after_others_do_not_keep_them_waiting(order: dict[str, 
     assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
 
 
+def awaiting(name: str, status: str) -> dict[str, Any]:
+    """What a replicated job has that starts after another."""
+    return {"dependsOn": [{"name": name, "status": status}]}
+
+
+@pytest.mark.parametrize(
+    ("order", "after"),
+    [
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": replicas(1, 1, 1)},
+         {"a": ("b", "c"), "b": ("c",)}),
+        ({"replicatedJobs": replicas(1, 1, 1, b=awaiting("a", "Ready"), c=awaiting("b", "Ready"))},
+         {"a": ("b", "c"), "b": ("c",)}),
+        ({"replicatedJobs": replicas(1, 1, 1, b=awaiting("a", "Ready"), c=awaiting("b", "Complete"))}, {"a": ("b",)}),
+        ({"replicatedJobs": replicas(1, 1, b=awaiting("b", "Ready"))}, {"b": ("b",)}),
+        ({"replicatedJobs": replicas(1, 1)}, {}),
+    ],
+    ids=["in order", "ready", "complete", "itself", "at once"],
+)  # fmt: skip
+def test_which_jobs_come_after_which(order: dict[str, Any], after: dict[str, tuple[str, ...]]) -> None:
+    """One that waits until another is complete does not run beside it."""
+    cluster = cluster_of(parent(JOB_SET, **order))
+    (made,) = cluster.gangs.parents.values()
+    assert made.after == after
+
+
 def test_jobs_that_ended_are_not_waited_for() -> None:
     """Their pods may be gone: the status of the JobSet says how many Jobs ended."""
     status = {"replicatedJobsStatus": [{"name": "a", "succeeded": 1}]}
@@ -718,7 +743,7 @@ def test_a_pod_that_asks_in_a_way_that_cannot_be_read() -> None:
     (asking,) = job_pods(1, annotations={"scheduling.thalweg/gang-of-controller": "yes"})
     assert not asking.asks_gang
     assert asking.blocked_reason == (
-        'metadata.annotations["scheduling.thalweg/gang-of-controller"]: "yes" is neither true nor false'
+        'annotation scheduling.thalweg/gang-of-controller: "yes" is neither true nor false'
     )
 
 

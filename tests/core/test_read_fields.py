@@ -202,7 +202,9 @@ def test_parents_of_kinds_that_a_policy_names_keep_their_sizes() -> None:
     )
     spec = {"head": {"replicas": 1, "env": SECRET}, "groups": [{"replicas": 2, "env": SECRET}, SECRET], "env": SECRET,
             "list": [SECRET]}  # fmt: skip
-    item = manifest("Training", "t", "example.com/v1", metadata={"namespace": "ml", "labels": {"a": SECRET}}, spec=spec)
+    item = manifest(
+        "Training", "t", "example.com/v1", metadata={"namespace": "ml", "annotations": {"a": SECRET}}, spec=spec
+    )
     ((kind, known),) = rules_in([bad, policy]).values()
     kept = read_parent_fields(item, known)
     assert kept["spec"] == {"head": {"replicas": 1}, "groups": [{"replicas": 2}, {}]}

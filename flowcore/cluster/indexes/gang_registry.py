@@ -102,6 +102,8 @@ class GangRegistry:
         self.composites = CompositeGroups()
         #: Objects that say what the gangs of their pods need.
         self.parents: dict[ParentKey, GangParent] = {}
+        #: Parents that make some pods only once others run, by namespace.
+        self._ordered_parents: dict[str, dict[ParentKey, None]] = {}
         #: Gangs with pods, by their parent.
         self._parts: dict[ParentKey, dict[GangKey, None]] = {}
         self._members: dict[GangKey, _Members] = {}
@@ -216,10 +218,20 @@ class GangRegistry:
             del self.parents[key]
         else:
             self.parents[key] = parent
+        if parent is not None and parent.after:
+            self._ordered_parents.setdefault(key.namespace, {})[key] = None
+        elif (ordered := self._ordered_parents.get(key.namespace)) is not None:
+            ordered.pop(key, None)
+            if not ordered:
+                del self._ordered_parents[key.namespace]
         gangs = self._parts.get(key, {})
         for gang in gangs:
             self._states.pop(gang, None)
         return any(self._members[gang].waiting for gang in gangs)
+
+    def ordered_parents(self, namespace: str) -> Iterable[ParentKey]:
+        """The parents of a namespace that make some pods only once others run."""
+        return self._ordered_parents.get(namespace, ())
 
     def parts(self, key: ParentKey) -> Iterable[GangKey]:
         """The gangs of a parent that have pods."""
