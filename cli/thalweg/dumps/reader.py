@@ -133,8 +133,10 @@ class _Reader:
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
-                # A policy may name the kind, and come later.
-                self._unread.append((item, unread, file))
+                if group:
+                    self._unread.append((item, unread, file))  # a policy may name the kind, and come later
+                else:
+                    self._skip(item, unread)
                 continue
             try:
                 namespace, own = name_of(item)

@@ -160,9 +160,10 @@ class ParentGangs:
 
     def _put_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
         keys = {*self._mixed.parents_of(pod), *ways}
-        before = {key: self.making(key) for key in keys}
+        parents = [parent for key in keys if (parent := self._parents.get(key)) is not None]
+        before = [self._mixed.is_mixed(parent) for parent in parents]
         self._mixed.put(pod, ways)
-        return [key for key in keys if self.making(key) != before[key]]
+        return [parent.key for parent, was in zip(parents, before, strict=True) if self._mixed.is_mixed(parent) != was]
 
     def _named(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[GangKey | None, Mapping[ParentKey, Way]]:
         """The gang of a pod if its parent makes one, and how the pod is delivered, for each parent it might be of.
