@@ -14,8 +14,8 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.gang_specs.pods_to_come import ComingPods
 from flowcore.cluster.indexes.round_gangs import RoundGangs
+from flowcore.cluster.pods_to_come import ComingPods
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.gang_spec import GangKey, GangSource

@@ -293,12 +293,12 @@ def test_a_parent_that_changes_without_end_costs_little() -> None:
 def test_changes_that_do_not_decide_on_gangs_look_at_no_pods() -> None:
     """Labels of a namespace that no policy reads, and the precedence of a policy alone."""
     cluster = cluster_of(*job_pods(4), controllers=["Job"])
-    looked = cluster.parent_gangs.candidates
+    candidates = cluster.parent_gangs.candidates
     asked: list[str | None] = []
 
     def counted(namespace: str | None = None) -> Iterator[str]:
         asked.append(namespace)
-        return looked(namespace)
+        return candidates(namespace)
 
     cluster.parent_gangs.candidates = counted  # type: ignore[method-assign]
     assert cluster.set_namespace("ml", (("team", "a"),))

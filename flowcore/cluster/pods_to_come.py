@@ -19,7 +19,7 @@ from flowcore.model.pods import Pod, PodClass
 #: Templates whose pods are remembered.
 _REMEMBERED = 256
 #: A parent, and which of its numbered groups; "": it has no numbers.
-_Unit = tuple[ParentKey, str]
+_Replica = tuple[ParentKey, str]
 
 
 class ComingPods:
@@ -32,9 +32,9 @@ class ComingPods:
 
     def __init__(self, cluster: Cluster, namespace: str, reserved: Container[str], since: float) -> None:
         self._cluster, self._namespace, self._reserved, self._since = cluster, namespace, reserved, since
-        #: Pods that come once a gang runs which has begun, by class; and the part of them in each unit.
+        #: Pods that come once a gang runs which has begun, by class; and the part of them in each replica.
         self._owed = Counter[PodClass]()
-        self._of_unit: dict[_Unit, dict[GangKey, PodsToCome]] = {}
+        self._owed_by: dict[_Replica, dict[GangKey, PodsToCome]] = {}
 
     def steps(self) -> Iterator[None]:
         """Counts what gangs that have begun still get, a parent with each step."""
@@ -42,9 +42,9 @@ class ComingPods:
         for parent in list(gangs.ordered_parents(self._namespace)):
             for key in list(gangs.parts(parent)):
                 if self._has_begun(key):
-                    self._of_unit.setdefault(_unit(key), {}).update(self._after(key))
+                    self._owed_by.setdefault(_replica(key), {}).update(self._after(key))
             yield
-        for owed in self._of_unit.values():
+        for owed in self._owed_by.values():
             for later in owed.values():
                 self._owed[later.pod_class] += later.count
 
@@ -54,7 +54,7 @@ class ComingPods:
         for later in self._after(key).values():
             own[later.pod_class] += later.count
         beside = Counter[PodClass]()
-        for later in self._of_unit.get(_unit(key), {}).values():
+        for later in self._owed_by.get(_replica(key), {}).values():
             beside[later.pod_class] += later.count
         return tuple(PodsToCome(each, count, self._owed[each] - beside[each]) for each, count in own.items())
 
@@ -91,7 +91,7 @@ class ComingPods:
         return coming
 
 
-def _unit(key: GangKey) -> _Unit:
+def _replica(key: GangKey) -> _Replica:
     return key.parent, key.part.partition(" ")[2]
 
 
