@@ -146,6 +146,10 @@ class RoundInput:
         self._cluster, self._waiting, self._facts, self._policy_of = cluster, waiting, facts, policy_of
         self._unplanned, self._stays_above, self._now = unplanned, stays_above, now
         self._on_the_way = OnTheWay() if on_the_way is None else on_the_way
+        #: Gangs of controllers that ask for room of pods to come, by name; and since when such gangs of each namespace
+        #: have run whose pods to come count for them.
+        self._asking: dict[str, GangKey] = {}
+        self._since: dict[str, float] = {}
         self.pending: list[PendingPod] = []
         self.gangs: list[Gang] = []
         self.persistent_usage: tuple[PersistentUsage, ...] | None = None
@@ -166,7 +170,9 @@ class RoundInput:
     def _plan_gangs_and_pods(self) -> Iterator[None]:
         cluster, asked = self._cluster, list[tuple[Pod, Delivery]]()
         for first in range(0, len(self._waiting), _PODS_PER_STEP):
-            asked += [(pod, delivery) for pod, _, delivery in self._waiting[first : first + _PODS_PER_STEP]]
+            some = self._waiting[first : first + _PODS_PER_STEP]
+            asked += [(pod, delivery) for pod, _, delivery in some]
+            self._note_pods_to_come(some)
             yield
         gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
         yield from gangs.steps()
@@ -177,24 +183,26 @@ class RoundInput:
                 self.pending.append(pending_pod(pod, policy, self._facts, cluster, names))
             yield
 
+    def _note_pods_to_come(self, waiting: Iterable[GovernedPod]) -> None:
+        """Notes gangs whose policy asks for room of the pods that their controllers make once they run."""
+        for pod, policy, _ in waiting:
+            if policy.gangs.pods_to_come is PodsToComeMode.IGNORE or pod.gang is None:
+                continue
+            key, since = pod.gang.key, self._now - policy.gangs.hold_room_for
+            if key.source is GangSource.CONTROLLER:
+                self._asking[key.display_name] = key
+                self._since[key.namespace] = min(since, self._since.get(key.namespace, since))
+
     def _add_pods_to_come(self) -> Iterator[None]:
-        """Adds to gangs what their controllers make once they run, where the policy of their pods asks."""
-        asking: dict[str, GangKey] = {}
-        since: dict[str, float] = {}
-        for pod, policy, _ in self._waiting:
-            key = (
-                pod.gang.key if pod.gang is not None and policy.gangs.pods_to_come is PodsToComeMode.MUST_FIT else None
-            )
-            if key is not None and key.source is GangSource.CONTROLLER:
-                asking[key.display_name] = key
-                since[key.namespace] = min(since.get(key.namespace, self._now), self._now - policy.gangs.hold_room_for)
+        """Adds to these gangs the pods that come."""
         coming: dict[str, ComingPods] = {}
-        for namespace, start in since.items():
+        for namespace, start in self._since.items():
             coming[namespace] = ComingPods(self._cluster, namespace, self._on_the_way.gang_pods, start)
             yield from coming[namespace].steps()
         for place, gang in enumerate(self.gangs):
-            if gang.name in asking and gang.min_placed > 0:
-                to_come = coming[asking[gang.name].namespace].after(asking[gang.name])
+            key = self._asking.get(gang.name)
+            if key is not None and gang.min_placed > 0:
+                to_come = coming[key.namespace].after(key)
                 self.gangs[place] = msgspec.structs.replace(gang, to_come=to_come)
                 yield
 

@@ -40,7 +40,7 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
     for gang in sorted(asking, key=lambda each: _order(each, members[each.name])):
         pods = members[gang.name]
         if not pods:
-            continue
+            continue  # they are in another part of the pods, such as those that are only observed
         # All members are needed only where there are no more than that.
         alike = Counter(_as_judged(pod.pod_class) for pod in pods) if len(pods) == gang.min_placed else Counter()
         before = taken.setdefault(pods[0].key.partition("/")[0], Counter())
@@ -49,7 +49,8 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
             gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=reason)
         else:
             before.update(alike)
-            before.update({_as_judged(later.pod_class): later.count for later in gang.to_come})
+            for later in gang.to_come:
+                before[_as_judged(later.pod_class)] += later.count
     return replace(snapshot, gangs=gangs)
 
 
