@@ -7,7 +7,7 @@ which never join them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from flowcore.model.gang_parents import GangParent, ParentKey
@@ -17,7 +17,6 @@ from flowcore.model.policies import Delivery
 #: None: it is in no gang of the parent, but in another one or in none.
 Way = tuple[str, Delivery | None]
 _NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
-_NONE: Final[Mapping[Delivery | None, int]] = {}
 
 
 class MixedParents:
@@ -28,9 +27,9 @@ class MixedParents:
         self._ways: dict[tuple[ParentKey, str | None], Counter[Delivery | None]] = {}
         self._of_pods: dict[str, Mapping[ParentKey, Way]] = {}
 
-    def parents_of(self, pod: str) -> Collection[ParentKey]:
-        """The parents that a pod might be of."""
-        return self._of_pods.get(pod, _NO_WAYS).keys()
+    def ways_of(self, pod: str) -> Mapping[ParentKey, Way]:
+        """How a pod is delivered as a pod of its parents."""
+        return self._of_pods.get(pod, _NO_WAYS)
 
     def put(self, pod: str, ways: Mapping[ParentKey, Way]) -> None:
         """Takes how a pod is delivered as a pod of its parents.
@@ -38,13 +37,11 @@ class MixedParents:
         Args:
             ways: empty: the pod is gone, or has ended.
         """
-        before = self._of_pods.get(pod, _NO_WAYS)
-        if before == ways:
-            return
+        before = self.ways_of(pod)
         if ways:
             self._of_pods[pod] = ways
         else:
-            del self._of_pods[pod]
+            self._of_pods.pop(pod, None)
         self._count(ways, 1)
         self._count(before, -1)
 
@@ -62,5 +59,5 @@ class MixedParents:
     def is_mixed(self, parent: GangParent) -> bool:
         """Whether the pods of a parent are not all delivered the same way, in gangs of its own."""
         controllers = ("", parent.uid) if parent.owns_pods else (None,)
-        own = {delivery for uid in controllers for delivery in self._ways.get((parent.key, uid), _NONE)}
-        return None in own or len(own) > 1
+        own = [delivery for uid in controllers for delivery in self._ways.get((parent.key, uid), ())]
+        return None in own or any(delivery is not own[0] for delivery in own)

@@ -104,7 +104,8 @@ class ParentGangs:
             of which other pods are in other gangs now.
         """
         self.put_candidate(pod)
-        self.asked.update(kinds_asked(pod))
+        if pod.asks_gang:
+            self.asked.update(kinds_asked(pod))
         key, ways = self._named(pod, namespaces)
         self._note_parent(pod.key, None if key is None else key.parent)
         changed = self._put_ways(pod.key, ways)
@@ -159,7 +160,10 @@ class ParentGangs:
             self._pods.setdefault(parent, {})[pod] = None
 
     def _put_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
-        keys = {*self._mixed.parents_of(pod), *ways}
+        known = self._mixed.ways_of(pod)
+        if known == ways:
+            return ()
+        keys = {*known, *ways}
         parents = [parent for key in keys if (parent := self._parents.get(key)) is not None]
         before = [self._mixed.is_mixed(parent) for parent in parents]
         self._mixed.put(pod, ways)
