@@ -14,7 +14,7 @@ from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
 from flowcore.model.gang_parents import DEFAULT_CONTROLLERS, GangController
-from flowcore.model.policies import GangPolicy, PartialBind, WaitingMode
+from flowcore.model.policies import GangPolicy, PartialBind, PodsToComeMode, WaitingMode
 from flowcore.model.selectors import is_label_key
 
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -70,6 +70,7 @@ class WireGangs(msgspec.Struct, rename="camel"):
     waiting: WaitingMode = WaitingMode.GATE
     controllers: list[GangController] = msgspec.field(default_factory=lambda: list(DEFAULT_CONTROLLERS))
     parents: list[WireParentRule] = msgspec.field(default_factory=list)
+    pods_to_come: PodsToComeMode = PodsToComeMode.IGNORE
 
 
 def parse_constraints(wires: Sequence[WireConstraint]) -> tuple[Constraint, ...]:
@@ -137,4 +138,5 @@ def parse_gangs(wire: WireGangs) -> GangPolicy:
         waiting=wire.waiting,
         controllers=parse_controllers(wire.controllers),
         parents=parse_parent_rules(wire.parents),
+        pods_to_come=wire.pods_to_come,
     )

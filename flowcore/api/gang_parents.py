@@ -8,6 +8,7 @@ controller, its uid is compared too (``flowcore.cluster.gang_specs.parent_resolu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,10 +23,12 @@ from flowcore.api.kinds import (
     MPI_JOB,
     PARENTS,
     POD_GANG,
+    POLICY,
     RAY_CLUSTER,
     ObjectKind,
 )
-from flowcore.model.errors import ModelError
+from flowcore.api.parent_rules import WireParentRule, parse_parent_rules
+from flowcore.model.errors import ModelError, PolicyError
 from flowcore.model.gang_parents import GangController, GangParent, ParentRule
 from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.pods import Pod
@@ -141,30 +144,42 @@ def kind_of_rule(rule: ParentRule) -> ObjectKind:
 
 def may_have_parent(pod: Pod) -> bool:
     """Whether a built-in row might be about the pod, whatever its policy says."""
-    return pod.owner != "" and (pod.controller_group, pod.controller.partition("/")[0]) in _ROWS_BY_CONTROLLER
+    return pod.owner != "" and _made_by(pod) in _ROWS_BY_CONTROLLER
 
 
 def parent_gangs(pod: Pod, policy: GangPolicy, is_followed: Callable[[str], bool]) -> Iterator[GangKey]:
     """The gangs that a pod may be in by its controller; it is in the first.
 
+    A pod that asks for it is in one whatever kinds its policy follows.
+
     Args:
         is_followed: whether parents of a kind (``ObjectKind.qualified``) are known.
     """
-    made_by = (pod.controller_group, pod.controller.partition("/")[0])
-    for row in _rows(policy, made_by) if pod.owner else ():
+    for row in _rows(policy, _made_by(pod), asked=pod.asks_gang) if pod.owner else ():
         named = row.find(pod) if is_followed(row.kind.qualified) else None
         if named is not None:
             yield GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.kind.qualified, named[1])
 
 
-def _rows(policy: GangPolicy, made_by: tuple[str, str]) -> Iterator[ParentRow]:
+def kinds_asked(pod: Pod) -> list[ObjectKind]:
+    """Kinds of the parents that a pod may have which asks for the gang of its controller."""
+    rows = _ROWS_BY_CONTROLLER.get(_made_by(pod), ()) if pod.asks_gang and pod.owner else ()
+    return [row.kind for row in rows if row.find(pod) is not None]
+
+
+def _made_by(pod: Pod) -> tuple[str, str]:
+    """API group and kind of its controller."""
+    return pod.controller_group, pod.controller.partition("/")[0]
+
+
+def _rows(policy: GangPolicy, made_by: tuple[str, str], *, asked: bool) -> Iterator[ParentRow]:
     """Rows that may be about the pods of a controller; those of the policy come first."""
     for rule in policy.parents:
         row = _row_of_rule(rule)
         if row.made_by in (None, made_by):
             yield row
     for row in _ROWS_BY_CONTROLLER.get(made_by, ()):
-        if row.controller in policy.controllers:
+        if asked or row.controller in policy.controllers:
             yield row
 
 
@@ -182,6 +197,35 @@ def kinds_of(policies: Iterable[GangPolicy]) -> dict[ObjectKind, ParentRule | No
                 named.add(rule.kind)
                 kinds[kind_of_rule(rule)] = rule
     return kinds
+
+
+def rules_by_type(policies: Iterable[GangPolicy]) -> dict[tuple[str, str], tuple[ObjectKind, ParentRule]]:
+    """The rows of policies by the apiVersion and kind of the objects that they are about."""
+    rows = ((kind, rule) for kind, rule in kinds_of(policies).items() if rule is not None)
+    return {(kind.api_version, kind.kind): (kind, rule) for kind, rule in rows}
+
+
+def rules_in(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[ObjectKind, ParentRule]]:
+    """``rules_by_type`` of the policies among objects of an API server; rows that are not valid do not count."""
+    policies = []
+    for item in objects:
+        if item.get("kind") == POLICY.kind:
+            with suppress(msgspec.ValidationError, PolicyError):
+                gangs = msgspec.convert(item, _PolicyObject).spec.gangs
+                policies.append(GangPolicy(controllers=(), parents=parse_parent_rules(gangs.parents)))
+    return rules_by_type(policies)
+
+
+class _PolicyGangs(msgspec.Struct):
+    parents: list[WireParentRule] = []
+
+
+class _PolicySpec(msgspec.Struct):
+    gangs: _PolicyGangs = msgspec.field(default_factory=_PolicyGangs)
+
+
+class _PolicyObject(msgspec.Struct):
+    spec: _PolicySpec
 
 
 # --- objects ---
@@ -221,10 +265,13 @@ def parent_reader(kind: ObjectKind, rule: ParentRule | None = None) -> Callable[
     return read
 
 
-def to_gang_parent(item: Mapping[str, Any], kind: ObjectKind) -> GangParent:
-    """The parent of a built-in kind, from an object of a dump; one of the wrong shape is read as one with a problem.
+def to_gang_parent(item: Mapping[str, Any], kind: ObjectKind, rule: ParentRule | None = None) -> GangParent:
+    """The parent of an object of a dump; one of the wrong shape is read as one with a problem.
+
+    Args:
+        rule: of the policy that names the kind; None: a built-in one.
 
     Raises:
         msgspec.ValidationError: its metadata cannot be read.
     """
-    return parent_reader(kind)(msgspec.json.encode(item))
+    return parent_reader(kind, rule)(msgspec.json.encode(item))

@@ -19,6 +19,7 @@ from flowcore.model.gang_spec import (
     GANG,
     GANG_GROUP,
     GANG_MIN_MEMBER,
+    GANG_OF_CONTROLLER,
     GANG_TOPOLOGY,
     GROUP_SIZE,
     KOORDINATOR_GROUPS,
@@ -74,6 +75,7 @@ class WireGangAnnotations(Wire):
     kueue_fast: str | None = msgspec.field(default=None, name=KUEUE_FAST_ADMISSION)
     kueue_serving: str | None = msgspec.field(default=None, name=KUEUE_SERVING)
     group_size: str | None = msgspec.field(default=None, name=GROUP_SIZE)
+    of_controller: str | None = msgspec.field(default=None, name=GANG_OF_CONTROLLER)
 
 
 def to_gang(
@@ -112,6 +114,14 @@ def to_group_size(annotations: WireGangAnnotations | None) -> int:
     if text is None or re.fullmatch(r"[0-9]{1,10}", text) is None:
         return 0
     return min(int(text), _MAX_INT32)
+
+
+def to_asks_gang(annotations: WireGangAnnotations | None) -> tuple[bool, tuple[ModelError, ...]]:
+    """Whether a pod asks to be in the gang of its controller, and what is wrong with that annotation."""
+    text = None if annotations is None else annotations.of_controller
+    if text in (None, "true", "false"):
+        return text == "true", ()
+    return False, (ModelError(_annotation(GANG_OF_CONTROLLER), f'"{_short(text or "")}" is neither true nor false'),)
 
 
 def _gang_key(

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from flowcore.api.base import Wire, WireMeta, to_labels
+from flowcore.api.pod_objects import WirePodSpec
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_parents import GangParent, ParentKey, ParentRule, PartSize, VolcanoJob, VolcanoTask
 from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
@@ -27,6 +28,9 @@ _LEADER_FIRST: Final = (
     "leaderworkerset.sigs.k8s.io/exclusive-topology",
     "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
 )
+#: Of so many replicated jobs is known which come after which.
+_MAX_ORDERED: Final = 64
+_NOTHING_AFTER: Final[Mapping[str, tuple[str, ...]]] = {}
 #: The most steps of a path, and the most elements of the lists on it.
 _MAX_ELEMENTS: Final = 10_000
 
@@ -44,6 +48,17 @@ class WireParentMeta(WireMeta):
     annotations: _Exclusion | None = None
 
 
+class _PodTemplate(Wire):
+    """What is read of the template of pods that come after others."""
+
+    spec: WirePodSpec | None = None
+
+    @property
+    def text(self) -> str:
+        """Its spec as JSON; "": it has none."""
+        return "" if self.spec is None else msgspec.json.encode(self.spec).decode()
+
+
 class WireParent(Wire):
     """What is read of every parent."""
 
@@ -57,6 +72,7 @@ def parent_of(
     *,
     together: bool = False,
     owns_pods: bool = True,
+    after: Mapping[str, tuple[str, ...]] = _NOTHING_AFTER,
 ) -> GangParent:
     """A parent with these parts; more than ``MAX_GANGS_IN_GROUP`` roles with pods are not placed together."""
     meta = wire.metadata
@@ -68,6 +84,7 @@ def parent_of(
         together,
         owns_pods,
         deleting=meta.deletion_timestamp is not None,
+        after=dict(after),
     )
 
 
@@ -141,16 +158,25 @@ def _count_indexes(text: str) -> int:
 # --- JobSet ---
 
 
+class _TemplateSpec(_JobSpec):
+    template: _PodTemplate | None = None
+
+
 class _JobTemplate(Wire):
     metadata: WireParentMeta = msgspec.field(default_factory=WireParentMeta)
-    spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
+    spec: _TemplateSpec = msgspec.field(default_factory=_TemplateSpec)
+
+
+class _DependsOn(Wire):
+    name: str = ""
+    status: str = ""
 
 
 class _ReplicatedJob(Wire):
     name: str = ""
     replicas: int | None = None
     template: _JobTemplate = msgspec.field(default_factory=_JobTemplate)
-    depends_on: list[Any] | None = None
+    depends_on: list[_DependsOn] | None = None
 
 
 class _StartupPolicy(Wire):
@@ -204,8 +230,29 @@ def to_job_set(wire: WireJobSet, kind: str) -> GangParent:
         come_late = _pods_come_late(wire.metadata) or _pods_come_late(job.template.metadata)
         if come_late or job.template.spec.backoff_limit_per_index is not None:
             pods = 0
-        roles.append((job.name, PartSize(_size(replicas * pods), ended, jobs=replicas)))
-    return parent_of(wire, kind, roles, together=not in_order, owns_pods=False)
+        late = job.template.spec.template if in_order and index else None
+        text = "" if late is None else late.text
+        roles.append((job.name, PartSize(_size(replicas * pods), ended, jobs=replicas, template=text)))
+    after = _after(jobs, by_order=order == "InOrder")
+    return parent_of(wire, kind, roles, together=not in_order, owns_pods=False, after=after)
+
+
+def _after(jobs: Sequence[_ReplicatedJob], *, by_order: bool) -> dict[str, tuple[str, ...]]:
+    """For each replicated job those that start once it is ready, and run beside it.
+
+    A job depends on earlier ones only (the webhook of JobSets). One that waits until another is complete needs its room
+    when that has left.
+    """
+    names = [job.name for job in jobs[:_MAX_ORDERED]]
+    if by_order:
+        return {name: tuple(names[index + 1 :]) for index, name in enumerate(names[:-1])}
+    after: dict[str, list[str]] = {name: [] for name in names}
+    for job in jobs[:_MAX_ORDERED]:
+        awaited = {each.name for each in job.depends_on or () if each.status == "Ready"}
+        for name in names:
+            if name in awaited or awaited.intersection(after[name]):
+                after[name].append(job.name)
+    return {name: tuple(later) for name, later in after.items() if later}
 
 
 def _pods_come_late(meta: WireParentMeta) -> bool:
@@ -218,6 +265,7 @@ def _pods_come_late(meta: WireParentMeta) -> bool:
 
 class _LeaderWorkerTemplate(Wire):
     size: int | None = None
+    worker_template: _PodTemplate | None = None
 
 
 class _LeaderWorkerSpec(Wire):
@@ -241,9 +289,13 @@ def to_leader_worker_set(wire: WireLeaderWorkerSet, kind: str) -> GangParent:
     size = _count(wire.spec.leader_worker_template.size, "spec.leaderWorkerTemplate.size")
     annotations = wire.metadata.annotations
     is_exclusive = annotations is not None and (annotations.leaders or annotations.subgroups) is not None
-    together = wire.spec.startup_policy != "LeaderReady" and not is_exclusive
-    roles = (("leader", PartSize(1)), ("workers", PartSize(max(0, size - 1), elsewhere=1)))
-    return parent_of(wire, kind, roles, together=together, owns_pods=False)
+    leader_first = wire.spec.startup_policy == "LeaderReady"
+    worker = wire.spec.leader_worker_template.worker_template
+    template = worker.text if leader_first and worker is not None else ""
+    roles = (("leader", PartSize(1)), ("workers", PartSize(max(0, size - 1), elsewhere=1, template=template)))
+    after = {"leader": ("workers",)} if leader_first else _NOTHING_AFTER
+    together = not (leader_first or is_exclusive)
+    return parent_of(wire, kind, roles, together=together, owns_pods=False, after=after)
 
 
 # --- Kubeflow ---
@@ -448,22 +500,22 @@ def _sum_at(value: Mapping[str, Any], path: str) -> int:
 # --- Volcano Job ---
 
 
-class _PodTemplateMeta(Wire):
+class _TaskMeta(Wire):
     labels: dict[str, str] | None = None
 
 
-class _PodTemplateSpec(Wire):
+class _TaskSpec(Wire):
     scheduler_name: str | None = None
 
 
-class _PodTemplate(Wire):
-    metadata: _PodTemplateMeta = msgspec.field(default_factory=_PodTemplateMeta)
-    spec: _PodTemplateSpec = msgspec.field(default_factory=_PodTemplateSpec)
+class _TaskTemplate(Wire):
+    metadata: _TaskMeta = msgspec.field(default_factory=_TaskMeta)
+    spec: _TaskSpec = msgspec.field(default_factory=_TaskSpec)
 
 
 class _Task(Wire):
     name: str = ""
-    template: _PodTemplate = msgspec.field(default_factory=_PodTemplate)
+    template: _TaskTemplate = msgspec.field(default_factory=_TaskTemplate)
 
 
 class _VolcanoSpec(Wire):

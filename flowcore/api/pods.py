@@ -8,7 +8,7 @@ import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
 from flowcore.api.checkpoints import parse_checkpoint
-from flowcore.api.gangs import to_gang, to_group_size
+from flowcore.api.gangs import to_asks_gang, to_gang, to_group_size
 from flowcore.api.pod_objects import (
     WireOwner,
     WirePod,
@@ -79,6 +79,8 @@ def to_read_pod(
     namespace = intern(meta.namespace or "default")
     blocked_reason = blocked_reason or reading.rules_problem
     gang, annotation_errors = to_gang(reading.scheduling_group, meta.labels, meta.annotations, namespace, intern)
+    asks_gang, asking_errors = to_asks_gang(meta.annotations)
+    annotation_errors = (*annotation_errors, *asking_errors)
     if reading.numa_problem is not None:
         annotation_errors = (*annotation_errors, reading.numa_problem)
     if not node_name and annotation_errors:
@@ -128,6 +130,7 @@ def to_read_pod(
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
         controller_group=intern(controller.api_version.rpartition("/")[0]),
         group_size=to_group_size(meta.annotations),
+        asks_gang=asks_gang,
         permanent=controller.kind in _PERMANENT,
         bad_annotation=bad_annotation,
         annotation_problem=annotation_problem,

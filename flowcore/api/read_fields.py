@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,11 +22,13 @@ from flowcore.api.kinds import (
     RESOURCE_CLAIM_TEMPLATE,
 )
 from flowcore.api.nodes import WireNamespace, WireNode
+from flowcore.api.parent_sizes import WireParent
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.api.reading import READ_BY
 from flowcore.api.resource_claims import WireDeviceClaimTemplate
 from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
+from flowcore.model.gang_parents import ParentRule
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.nodes import MEASURED_BANDWIDTH
 
@@ -79,6 +82,33 @@ def read_fields(item: dict[str, Any]) -> dict[str, Any]:
     for part, name in _UNPLANNED.get(item["kind"], ()):
         kept.get(part, {}).pop(name, None)
     return {"kind": item["kind"], "apiVersion": item["apiVersion"], **kept}
+
+
+def read_parent_fields(item: dict[str, Any], rule: ParentRule) -> dict[str, Any]:
+    """An object of a kind that a policy names, with the fields that plans read (``read_fields``).
+
+    Raises:
+        msgspec.ValidationError: its metadata cannot be read.
+    """
+    kept: dict[str, Any] = _without_none(msgspec.to_builtins(msgspec.convert(item, WireParent)))
+    for path in rule.sizes:
+        _copy(item, kept, path.split("."))
+    return {"kind": item["kind"], "apiVersion": item["apiVersion"], **kept}
+
+
+def _copy(of: dict[str, Any], to: dict[str, Any], steps: Sequence[str]) -> None:
+    """Copies what is at a path; lists keep their length."""
+    name, rest = steps[0].removesuffix("[]"), steps[1:]
+    value = of.get(name)
+    if isinstance(value, list) and steps[0].endswith("[]") and rest:
+        kept = to.setdefault(name, [{} for _ in value])
+        for inner, into in zip(value, kept, strict=True):
+            if isinstance(inner, dict):
+                _copy(inner, into, rest)
+    elif isinstance(value, dict) and rest:
+        _copy(value, to.setdefault(name, {}), rest)
+    elif name in of and not isinstance(value, dict | list):
+        to[name] = value
 
 
 def _without_none(value: Any) -> Any:

@@ -39,7 +39,7 @@ from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
-from flowcore.model.policies import DuringExecution
+from flowcore.model.policies import DuringExecution, Policy
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
@@ -120,7 +120,7 @@ class Cluster:
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
         self.gangs = GangRegistry()
-        self.parent_gangs = ParentGangs(self.policies)
+        self.parent_gangs = ParentGangs(self.policies, self.gangs.parents)
         self.volcano_jobs: dict[tuple[str, str], VolcanoJob] = {}
         #: Pods as they are written, by the gang that they name: ``pods`` has them with the priority of their group.
         self._as_written: dict[GangKey, dict[str, Pod]] = {}
@@ -195,15 +195,14 @@ class Cluster:
         """
         pod = self.version.as_scheduled(pod)
         key = pod.key
-        self.parent_gangs.put_pod(pod)
-        pod, ways = self.parent_gangs.placed(pod, self.namespaces)
+        pod, parents = self.parent_gangs.put(pod, self.namespaces)
         old = self.pods.get(key)
         self._note_written(old, pod)
         pod = pod if as_given else self._as_member(pod)
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
-        gang_changed |= self.gangs.set_ways(key, ways)
+        gang_changed |= self._regang_pods_of(parents)
         self.numa.put_pod(old, pod)
         waiting_changed, gate_opened = self._set_waiting(key, pod)
         return PodChange(
@@ -224,10 +223,10 @@ class Cluster:
         """A pod is gone."""
         old = self.pods.pop(key, None)
         self._note_written(old, None)
-        gang_changed = self.gangs.drop(key) | self.gangs.set_ways(key, {})
+        gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
-            self.parent_gangs.drop_pod(old)
+            gang_changed |= self._regang_pods_of(self.parent_gangs.drop(old))
         _, room_freed, left, came = self._recount(old, None, None)
         self._rule_dependent.put(key, None)
         self._stop_waiting(key)
@@ -362,7 +361,8 @@ class Cluster:
 
     def set_namespace(self, name: str, labels: Labels | None) -> bool:
         """Takes a namespace's labels; None: it is gone. Whether that is a change."""
-        if self.namespaces.get(name) == labels:
+        before = self.namespaces.get(name)
+        if before == labels:
             return False
         if labels is None:
             del self.namespaces[name]
@@ -371,7 +371,8 @@ class Cluster:
         self.occupancy.pod_index.set_namespace(name, labels)
         self._dirty_namespaces.add(name)
         self.occupancy.generation += 1
-        self.regang_pods(name)
+        if self.parent_gangs.policies.tell_apart(before or (), labels or ()):  # a look at all pods takes long
+            self.regang_pods(name)
         return True
 
     def put_storage(self, stored: StorageObject) -> bool:
@@ -491,11 +492,13 @@ class Cluster:
 
     def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""
-        before = self.gangs.parents.get(key)
+        before, making = self.gangs.parents.get(key), self.parent_gangs.making(key)
         changed = self.gangs.set_parent(key, parent)
         came = (parent is not None) - (before is not None)
         if came and self.parent_gangs.count_parent(key, came):
             changed |= self.regang_pods()
+        elif self.parent_gangs.making(key) != making:
+            changed |= self._regang_pods_of([key])
         self.occupancy.generation += changed
         return changed
 
@@ -507,19 +510,30 @@ class Cluster:
             self.volcano_jobs[key] = job
         return False
 
-    def follow_parents(self, kinds: frozenset[str]) -> bool:
-        """Says of which kinds the parents are known or about to be; returns whether pods wait otherwise now."""
-        if kinds == self.parent_gangs.followed:
-            return False
-        self.parent_gangs.followed = kinds
-        return self.regang_pods()
+    def follow_parents(self, kinds: frozenset[str], gone: frozenset[ParentKey] = frozenset()) -> bool:
+        """Says of which kinds the parents are known or about to be; returns whether pods wait otherwise now.
+
+        Args:
+            gone: parents of these kinds that do not exist, as far as can be known.
+        """
+        known, self.parent_gangs.followed = self.parent_gangs.followed, kinds
+        before, self.parent_gangs.gone = self.parent_gangs.gone, gone
+        return self.regang_pods() if known != kinds else self._regang_pods_of(before ^ gone)
 
     def govern_gangs(self, policies: PolicyIndex) -> None:
         """Has these policies, of a plan to be made, decide which pods are in the gangs of their controllers."""
         before = self.parent_gangs.policies
         self.parent_gangs.policies = policies
-        if before.ordered != policies.ordered:
+        if _of_gangs(before) != _of_gangs(policies):
             self.regang_pods()
+
+    def replace_policies(self, policies: Iterable[Policy]) -> bool:
+        """Puts these policies in force in place of those before; returns whether that changes anything."""
+        before = _of_gangs(self.policies)
+        changed = self.policies.replace(policies)
+        if _of_gangs(self.policies) != before:  # a look at all pods takes long
+            self.regang_pods()
+        return changed
 
     def regang_pods(self, namespace: str | None = None) -> bool:
         """Puts pods into the gangs of their controllers anew: what decides on that has changed.
@@ -532,17 +546,25 @@ class Cluster:
         """
         if namespace is None and self.parent_gangs.read_policies():
             for pod in self.pods.values():
-                self.parent_gangs.put_pod(pod)
+                self.parent_gangs.put_candidate(pod)
+        return self._regang(list(self.parent_gangs.candidates(namespace)))
+
+    def _regang_pods_of(self, parents: Iterable[ParentKey]) -> bool:
+        """Puts the pods of these parents into their gangs anew; returns whether pods wait otherwise now."""
+        changes = [self._regang(self.parent_gangs.pods_of(parent)) for parent in parents]
+        return any(changes)
+
+    def _regang(self, keys: Iterable[str]) -> bool:
         changed = False
-        for key in list(self.parent_gangs.candidates(namespace)):
+        for key in keys:
             before = self.pods[key]
-            pod, ways = self.parent_gangs.placed(before, self.namespaces)
+            pod, parents = self.parent_gangs.put(before, self.namespaces)
             if pod is not before:
                 self._note_written(before, pod)
                 self.pods[key] = pod
                 changed |= self.gangs.put(pod)
                 changed |= self._set_waiting(key, pod)[0]
-            changed |= self.gangs.set_ways(key, ways)
+            changed |= self._regang_pods_of(parents)
         self.occupancy.generation += changed
         return changed
 
@@ -602,6 +624,11 @@ def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None
 def _counted(pod: Pod) -> tuple[object, ...]:
     governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
     return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority, pod.during_execution
+
+
+def _of_gangs(policies: PolicyIndex) -> list[tuple[object, ...]]:
+    """What decides which pods are in the gangs of their controllers."""
+    return [(each.selects, each.delivery, each.gangs.controllers, each.gangs.parents) for each in policies.ordered]
 
 
 def _as_planned(pod: Pod) -> Pod:

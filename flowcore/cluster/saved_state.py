@@ -17,6 +17,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import STORES, Store
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.errors import ModelError
+from flowcore.model.gang_parents import ParentKey
 from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -97,6 +98,7 @@ class Header(_Line, frozen=True, tag="ClusterState"):
         complete: see ``BesideCluster``.
         gates_off: feature gates of devices that are off (``flowcore.model.device_gates``).
         followed: kinds of parents of gangs that are known; None: of a dump (``flowcore.cluster.indexes.parent_gangs``).
+        gone: parents of these kinds that do not exist.
         server: the API server's version (``flowcore.model.kubernetes_version``).
     """
 
@@ -105,6 +107,7 @@ class Header(_Line, frozen=True, tag="ClusterState"):
     complete: bool = True
     gates_off: tuple[str, ...] = ()
     followed: tuple[str, ...] | None = None
+    gone: tuple[ParentKey, ...] = ()
     server: str = ""
 
 
@@ -198,6 +201,7 @@ def to_lines(
         beside.complete,
         gates_off=tuple(sorted(cluster.device_gates.off)),
         followed=None if kinds is None else tuple(sorted(kinds)),
+        gone=tuple(sorted(cluster.parent_gangs.gone)),
         server=cluster.version.text,
     )
     yield _encoder.encode(header) + b"\n"
@@ -236,6 +240,7 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                 cluster.version = KubernetesVersion(header.server)
                 cluster.device_gates = DeviceGates(frozenset(header.gates_off), cluster.version)
                 cluster.parent_gangs.followed = None if header.followed is None else frozenset(header.followed)
+                cluster.parent_gangs.gone = frozenset(header.gone)
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

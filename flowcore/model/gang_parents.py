@@ -102,6 +102,7 @@ class PartSize(msgspec.Struct, frozen=True, gc=False):
             not.
         jobs: how many Jobs make the pods, numbered from 0; None: not by numbered Jobs.
         pods: names of the pods, where the parent names them; None: it does not.
+        template: the spec of its pods as JSON, where they are made only after those of others; "": it is not known.
     """
 
     size: int
@@ -109,6 +110,7 @@ class PartSize(msgspec.Struct, frozen=True, gc=False):
     elsewhere: int | None = None
     jobs: int | None = None
     pods: frozenset[str] | None = None
+    template: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -126,6 +128,7 @@ class GangParent(msgspec.Struct, frozen=True, gc=False):
         owns_pods: whether it is itself the controller of its pods.
         deleting: it makes no pods any more, so its pods do not wait for others.
         problem: why its size cannot be read; "" when it can.
+        after: for a role the roles whose pods it makes once the pods of that role run.
     """
 
     key: ParentKey
@@ -135,6 +138,7 @@ class GangParent(msgspec.Struct, frozen=True, gc=False):
     owns_pods: bool = True
     deleting: bool = False
     problem: str = ""
+    after: dict[str, tuple[str, ...]] = {}
 
     def part(self, name: str) -> PartSize | None:
         """How large a part is; None: it has no such part."""

@@ -16,6 +16,8 @@ GANG = "scheduling.thalweg/gang"
 GANG_MIN_MEMBER = "scheduling.thalweg/gang-min-member"
 GANG_GROUP = "scheduling.thalweg/gang-group"
 GANG_TOPOLOGY = "scheduling.thalweg/gang-topology"
+#: Of ours, on pods: they are a gang as the object of their controller says, whatever kinds their policy follows.
+GANG_OF_CONTROLLER = "scheduling.thalweg/gang-of-controller"
 
 #: Labels of the coscheduling plugin, the second from before it had a PodGroup of x-k8s.io.
 POD_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")

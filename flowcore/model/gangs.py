@@ -9,6 +9,20 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.pods import PodClass
+
+
+class PodsToCome(msgspec.Struct, frozen=True, gc=False):
+    """So many equal pods that do not exist yet.
+
+    Attributes:
+        owed: how many pods like these are to come of other gangs of the namespace, which run already.
+    """
+
+    pod_class: PodClass
+    count: int
+    owed: int = 0
+
 
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """Waiting pods that a plan places together: at least ``min_placed`` of them, or none.
@@ -24,6 +38,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
+        to_come: pods that its controller makes once it runs, and that must have room when it is placed.
     """
 
     name: str
@@ -34,3 +49,4 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     unschedulable_reason: str = ""
     partially_placed: bool = False
     foreign_pods: tuple[str, ...] = ()
+    to_come: tuple[PodsToCome, ...] = ()

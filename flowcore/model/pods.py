@@ -167,6 +167,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     controller_group: str = ""
     #: How many pods are in its group of a LeaderWorkerSet, as its annotation says; 0: nothing readable is said.
     group_size: int = 0
+    #: Whether its annotation asks that it be in the gang of its controller, of whatever kind that is.
+    asks_gang: bool = False
     #: Of a DaemonSet, or static: it stays on its node as long as the node exists.
     permanent: bool = False
     #: The first annotation of it that cannot be read, "" when all can.

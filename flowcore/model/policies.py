@@ -174,6 +174,13 @@ class LastingRule(StrEnum):
     CONSTRAINTS = "Constraints"
 
 
+class PodsToComeMode(StrEnum):
+    """Whether a gang waits for room of pods that its controller makes once it runs."""
+
+    IGNORE = "Ignore"
+    MUST_FIT = "MustFit"
+
+
 class GangPolicy(msgspec.Struct, frozen=True):
     """How a policy deals with gangs.
 
@@ -186,6 +193,7 @@ class GangPolicy(msgspec.Struct, frozen=True):
         hold_room_share: hundredths of what all nodes have of a resource that are kept at most.
         controllers: whose pods are gangs without an annotation.
         parents: more kinds of such controllers.
+        pods_to_come: whether a gang waits for room of pods that its controller makes once it runs.
     """
 
     timeout: int = 600
@@ -196,6 +204,7 @@ class GangPolicy(msgspec.Struct, frozen=True):
     hold_room_share: int = 75
     controllers: tuple[GangController, ...] = DEFAULT_CONTROLLERS
     parents: tuple[ParentRule, ...] = ()
+    pods_to_come: PodsToComeMode = PodsToComeMode.IGNORE
 
 
 class PreemptionPolicy(msgspec.Struct, frozen=True):

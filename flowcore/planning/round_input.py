@@ -10,15 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.round_gangs import RoundGangs
+from flowcore.cluster.pods_to_come import ComingPods
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
+from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod, excluding_nodes
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.policies import Delivery, PodsToComeMode, Policy
 from flowcore.model.queues import QueueState, QueueUsage
 from flowcore.model.resources import PODS, Amounts, capped
 
@@ -127,6 +131,7 @@ class RoundInput:
         unplanned: Collection[str] = (),
         on_the_way: OnTheWay | None = None,
         stays_above: int | None = LOWEST_PRIORITY,
+        now: float = 0.0,
     ) -> None:
         """For one round.
 
@@ -136,10 +141,15 @@ class RoundInput:
             unplanned: keys of those of ``waiting`` that count for their gangs, but are not planned.
             on_the_way: None: all pods wait or are bound.
             stays_above: what pods of higher priority hold does not come free for gangs; None: no gang asks.
+            now: seconds since the epoch; 0: unknown.
         """
         self._cluster, self._waiting, self._facts, self._policy_of = cluster, waiting, facts, policy_of
-        self._unplanned, self._stays_above = unplanned, stays_above
+        self._unplanned, self._stays_above, self._now = unplanned, stays_above, now
         self._on_the_way = OnTheWay() if on_the_way is None else on_the_way
+        #: Gangs of controllers that ask for room of pods to come, by name; and since when such gangs of each namespace
+        #: have run whose pods to come count for them.
+        self._asking: dict[str, GangKey] = {}
+        self._since: dict[str, float] = {}
         self.pending: list[PendingPod] = []
         self.gangs: list[Gang] = []
         self.persistent_usage: tuple[PersistentUsage, ...] | None = None
@@ -160,15 +170,41 @@ class RoundInput:
     def _plan_gangs_and_pods(self) -> Iterator[None]:
         cluster, asked = self._cluster, list[tuple[Pod, Delivery]]()
         for first in range(0, len(self._waiting), _PODS_PER_STEP):
-            asked += [(pod, delivery) for pod, _, delivery in self._waiting[first : first + _PODS_PER_STEP]]
+            some = self._waiting[first : first + _PODS_PER_STEP]
+            asked += [(pod, delivery) for pod, _, delivery in some]
+            self._note_pods_to_come(some)
             yield
         gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
         yield from gangs.steps()
         self.gangs = gangs.gangs
+        yield from self._add_pods_to_come()
         for (pod, policy, _), names in zip(self._waiting, gangs.gang_names, strict=True):
             if pod.key not in self._unplanned:
                 self.pending.append(pending_pod(pod, policy, self._facts, cluster, names))
             yield
+
+    def _note_pods_to_come(self, waiting: Iterable[GovernedPod]) -> None:
+        """Notes gangs whose policy asks for room of the pods that their controllers make once they run."""
+        for pod, policy, _ in waiting:
+            if policy.gangs.pods_to_come is PodsToComeMode.IGNORE or pod.gang is None:
+                continue
+            key, since = pod.gang.key, self._now - policy.gangs.hold_room_for
+            if key.source is GangSource.CONTROLLER:
+                self._asking[key.display_name] = key
+                self._since[key.namespace] = min(since, self._since.get(key.namespace, since))
+
+    def _add_pods_to_come(self) -> Iterator[None]:
+        """Adds to these gangs the pods that come."""
+        coming: dict[str, ComingPods] = {}
+        for namespace, start in self._since.items():
+            coming[namespace] = ComingPods(self._cluster, namespace, self._on_the_way.gang_pods, start)
+            yield from coming[namespace].steps()
+        for place, gang in enumerate(self.gangs):
+            key = self._asking.get(gang.name)
+            if key is not None and gang.min_placed > 0:
+                to_come = coming[key.namespace].after(key)
+                self.gangs[place] = msgspec.structs.replace(gang, to_come=to_come)
+                yield
 
     def _add_persistent_usage(self) -> Iterator[None]:
         if self._stays_above is None:

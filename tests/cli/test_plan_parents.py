@@ -91,3 +91,143 @@ def test_a_policy_of_the_dump_decides(tmp_path: Path) -> None:
         "spec": {"selects": {"podSelector": {}}, "gangs": {"controllers": []}},
     }
     assert len(plan(tmp_path, node("a", "2"), job_set(3), policy, pods=members(3))["waiting"]) == 1
+
+
+RULE = {"apiVersion": "example.com/v1", "kind": "Training", "plural": "trainings", "size": ["spec.n"]}
+
+
+def own_policy() -> Manifest:
+    """A policy that names a kind of its own."""
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "own"},
+        "spec": {"selects": {"podSelector": {}}, "gangs": {"parents": [RULE]}},
+    }
+
+
+def training(count: Any, version: str = "v1", **metadata: Any) -> Manifest:
+    """An object of that kind."""
+    metadata = {"name": "train", "namespace": "ml", "uid": "u"} | metadata
+    return {"apiVersion": f"example.com/{version}", "kind": "Training", "metadata": metadata, "spec": {"n": count}}
+
+
+def own_members(count: int) -> list[Manifest]:
+    """Waiting pods of it."""
+    pods = members(count)
+    owner = {"apiVersion": "example.com/v1", "kind": "Training", "name": "train", "uid": "u", "controller": True}
+    for each in pods:
+        each["metadata"]["ownerReferences"] = [owner]
+    return pods
+
+
+def test_kinds_that_a_policy_of_the_dump_names(tmp_path: Path) -> None:
+    """Also where the objects come before the policy; objects of other versions and kinds are ignored as before."""
+    other = {"apiVersion": "example.com/v1", "kind": "Other", "metadata": {"name": "o", "namespace": "ml"}}
+    answer = plan(tmp_path, node("a", "2"), training(3), other, own_policy(), pods=own_members(3))
+    assert len(answer["waiting"]) == 3
+    (ignored,) = (each for each in answer["warnings"] if "ignored" in each)
+    assert "1 Other object ignored, such as Other ml/o" in ignored
+    few = plan(tmp_path, node("a", "2"), own_policy(), training(3), pods=own_members(2))
+    assert reasons(few) == {"Training.example.com ml/train: 2 of 3 pods exist."}
+    older = plan(tmp_path, node("a", "2"), own_policy(), training(3, "v0"), pods=own_members(3))
+    assert len(older["waiting"]) == 1
+    assert any("kubectl get trainings.v1.example.com -A -o json" in each for each in older["warnings"])
+
+
+def test_objects_of_own_kinds_that_cannot_be_read(tmp_path: Path) -> None:
+    """A size that is no number is a reason of its pods; metadata that cannot be read is an error that names it."""
+    answer = plan(tmp_path, node("a", "2"), own_policy(), training("many"), pods=own_members(1))
+    assert reasons(answer) == {'Training.example.com ml/train: spec.n: "many" is no number of pods.'}
+    path = tmp_path / "now.json"
+    items = [node("a", "2"), own_policy(), training(1, uid=7)]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    done = CliRunner().invoke(main, ["plan", "-f", str(path)])
+    assert done.exit_code == 2
+    assert "Training ml/train: metadata.uid: Expected" in done.stderr
+
+
+def test_a_dump_without_the_object_says_so(tmp_path: Path) -> None:
+    """It has others of the kind: the pods are placed one by one, as after ``kubectl delete --cascade=orphan``."""
+    other = job_set(2)
+    other["metadata"]["name"] = "other"
+    answer = plan(tmp_path, node("a", "2"), other, pods=members(3))
+    assert len(answer["waiting"]) == 1
+    assert any("the files do not contain JobSet ml/train" in each for each in answer["warnings"])
+
+
+def leader_worker_set(startup: str, **worker: Any) -> Manifest:
+    """Of a leader and two workers, of a core each."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {}, "spec": {"containers": [container], **worker}}
+    spec = {"startupPolicy": startup, "leaderWorkerTemplate": {"size": 3, "workerTemplate": template}}
+    metadata = {"name": "serve", "namespace": "ml", "uid": "u"}
+    return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": metadata, "spec": spec}
+
+
+def of_leader_worker_set(index: int, cores: int = 1, group: int = 0) -> Manifest:
+    """A waiting pod of one of its groups; 0 is the leader."""
+    pod = members(1)[0]
+    own, by = (f"serve-{group}", "serve") if index == 0 else (f"serve-{group}-{index}", f"serve-{group}")
+    labels = {"name": "serve", "group-index": str(group), "worker-index": str(index)}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": by, "uid": by, "controller": True}
+    pod["metadata"] |= {
+        "name": own,
+        "uid": own,
+        "ownerReferences": [owner],
+        "labels": {f"leaderworkerset.sigs.k8s.io/{name}": value for name, value in labels.items()},
+    }
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cores)
+    return pod  # fmt: skip
+
+
+def must_fit() -> Manifest:
+    """A policy under which gangs wait for room of their pods to come."""
+    policy = own_policy()
+    policy["spec"]["gangs"] = {"podsToCome": "MustFit"}
+    return policy
+
+
+def test_a_leader_whose_workers_would_have_no_room_waits_if_its_policy_says_so(tmp_path: Path) -> None:
+    """They are made once it is ready. By default it starts, as without us."""
+    leader, group = of_leader_worker_set(0), leader_worker_set("LeaderReady")
+    assert reasons(plan(tmp_path, node("a", "2"), group, pods=[leader])) == set()
+    assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[leader])) == set()
+    assert reasons(plan(tmp_path, node("a", "2"), group, must_fit(), pods=[leader])) == {
+        "LeaderWorkerSet ml/serve (leader 0): 2 pods come once it runs, and 1 of them have room now."
+    }
+
+
+def test_what_of_pods_to_come_is_judged(tmp_path: Path) -> None:
+    """Their node selector; with a leader of another size the workers by themselves; and only what is still to come."""
+    nowhere = leader_worker_set("LeaderReady", nodeSelector={"gpu": "a"})
+    (reason,) = reasons(plan(tmp_path, node("a", "9"), nowhere, must_fit(), pods=[of_leader_worker_set(0)]))
+    assert reason.endswith("2 pods come once it runs, and 0 of them have room now.")
+    group = leader_worker_set("LeaderReady")
+    assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0, cores=2)])) == set()
+    ungoverned = of_leader_worker_set(1)
+    ungoverned["spec"]["nodeName"] = "a"
+    started = plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0), ungoverned])
+    assert reasons(started) == set()
+    claiming = leader_worker_set("LeaderReady", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    assert reasons(plan(tmp_path, node("a", "1"), claiming, must_fit(), pods=[of_leader_worker_set(0)])) == set()
+
+
+def test_leaders_do_not_start_beside_each_other_where_one_group_has_room(tmp_path: Path) -> None:
+    """Neither at once, nor one after the other: the workers of the first are still to come, for a while."""
+    group, leaders = leader_worker_set("LeaderReady"), [of_leader_worker_set(0, group=at) for at in range(2)]
+    both = plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)
+    assert [each["pod"] for each in both["placed"]] == ["ml/serve-0"]
+    message = (
+        "LeaderWorkerSet ml/serve (leader 1): 2 pods come once it runs, and 1 of them have room now, beside 3 of other "
+        "gangs."
+    )
+    assert reasons(both) == {message}
+    assert reasons(plan(tmp_path, node("a", "6"), group, must_fit(), pods=leaders)) == set()
+    leaders[0]["spec"]["nodeName"] = "a"
+    leaders[0]["status"] = {"phase": "Running", "startTime": "2026-11-27T12:00:00Z"}
+    leaders[1]["metadata"]["creationTimestamp"] = "2026-11-27T12:05:00Z"
+    later = plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)
+    assert reasons(later) == {message.replace("beside 3", "beside 2")}
+    leaders[1]["metadata"]["creationTimestamp"] = "2026-11-27T12:15:00Z"
+    assert reasons(plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)) == set()

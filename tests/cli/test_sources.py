@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import re
 import subprocess
@@ -287,6 +288,25 @@ async def test_a_live_cluster_is_no_file(refused: frozenset[str], said: str, tmp
     assert said in done.stdout
     assert "files" not in done.stdout + done.stderr
     assert "dump" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("redact", [(), ("--redact",)], ids=["whole", "redacted"])
+async def test_a_dump_has_the_kinds_that_policies_name(redact: tuple[str, ...], tmp_path: Path) -> None:
+    """Else its plans would have single pods where the operator has gangs. Redacted they have their sizes alone."""
+    rule = {"apiVersion": "example.com/v1", "kind": "Training", "plural": "trainings", "size": ["spec.n"]}
+    spec = {"selects": {"podSelector": {}}, "gangs": {"parents": [rule]}}
+    items: dict[str, list[Manifest]] = {
+        "nodes": [node("a")],
+        "pods": [pod("p")],
+        "flowschedulingpolicies": [{"metadata": {"name": "own"}, "spec": spec}],
+        "trainings": [{"metadata": {"name": "t", "namespace": "ml"}, "spec": {"n": 2, "env": "secret"}}],
+    }
+    async with _api(tmp_path, items) as config:
+        done = await asyncio.to_thread(thalweg, "dump", *redact, "--kubeconfig", config)
+    assert done.returncode == 0, done.stderr
+    (training,) = (each for each in json.loads(done.stdout)["items"] if each["kind"] == "Training")
+    assert training["apiVersion"] == "example.com/v1"
+    assert training["spec"] == ({"n": 2} if redact else {"n": 2, "env": "secret"})
 
 
 async def test_who_may_not_list_pods_is_told_what_to_ask_for(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -29,11 +29,12 @@ from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
-from flowcore.model.gang_parents import BUILT_IN_GROUPS
+from flowcore.model.gang_parents import BUILT_IN_GROUPS, ParentKey
 from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
+from flowcore.model.selectors import Labels
 
 MODELS = KnownModels(("CPUMemory",))
 PYTORCH, TF = KUBEFLOW[0], KUBEFLOW[1]
@@ -224,7 +225,7 @@ def test_a_namesake_does_not_count() -> None:
 
 
 def test_a_parent_that_goes() -> None:
-    """One that is being deleted makes no pods any more, so nobody waits for them; one that is gone has its reason."""
+    """One that is being deleted makes no pods any more, so nobody waits for them; one that is not seen is told."""
     workers = {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}
     cluster = cluster_of(parent(PYTORCH, **workers), pod("train-0", "kubeflow.org/v1/PyTorchJob/train"))
     assert told(cluster)[0].unschedulable_reason == "PyTorchJob ml/train: 1 of 4 pods exist"
@@ -233,6 +234,82 @@ def test_a_parent_that_goes() -> None:
     (key,) = cluster.gangs.parents
     assert GANG_PARENTS.put(cluster, key, None)
     assert told(cluster)[0].unschedulable_reason == "PyTorchJob ml/train does not exist"
+
+
+def test_pods_of_a_parent_that_is_gone_for_good_are_single_pods() -> None:
+    """As after ``kubectl delete --cascade=orphan``: their Jobs go on without the JobSet. A new one counts."""
+    cluster = cluster_of(of_job_set("a", 0, 0), of_job_set("a", 0, 1), pod("t-0", "kubeflow.org/v1/TFJob/t"))
+    job_set, job = sorted(cluster.parent_gangs.unseen())
+    expected = [f"{key.display_name} does not exist" for key in (job_set, job)]
+    assert [gang.unschedulable_reason for gang in told(cluster)] == expected
+    kinds = frozenset(kind.qualified for kind in PARENTS)
+    assert cluster.follow_parents(kinds, frozenset({job_set}))
+    assert [gang.name for gang in told(cluster)] == ["TFJob ml/t"]
+    put(cluster, of_job_set("a", 0, 2))
+    assert cluster.pods["ml/train-a-0-2"].gang is None
+    put(cluster, parent(JOB_SET, replicatedJobs=replicas(3)))
+    assert Gang("JobSet ml/train (a)", 3) in told(cluster)
+
+
+@pytest.mark.parametrize(
+    ("change", "alone"),
+    [({"deleting": True}, True), ({"pytorchReplicaSpecs": {"Worker": {"replicas": 0}}}, True), ({}, False)],
+    ids=["deleted", "no size", "a gang"],
+)
+def test_pods_of_controllers_that_make_no_gang_are_single(change: dict[str, Any], *, alone: bool) -> None:
+    """So they may be moved, and ``steering: Prefer`` holds for them; also if the object comes after its pods."""
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}
+    pods = [pod(f"train-{at}", "kubeflow.org/v1/PyTorchJob/train", node=node) for at, node in enumerate(("", "n"))]
+    cluster = cluster_of(parent(PYTORCH, **spec | change), *pods)
+    assert [each.gang is None for each in cluster.pods.values()] == [alone, alone]
+    cluster = cluster_of(*pods, parent(PYTORCH, **spec))
+    put(cluster, parent(PYTORCH, **spec | change))
+    assert [each.gang is None for each in cluster.pods.values()] == [alone, alone]
+    put(cluster, parent(PYTORCH, **spec))
+    assert not any(each.gang is None for each in cluster.pods.values())
+
+
+def test_a_parent_that_changes_without_end_costs_little() -> None:
+    """The status of a Job changes with each pod that ends: its pods are not all looked at each time."""
+    status = [{"succeeded": count} for count in range(3)]
+    cluster = cluster_of(*job_pods(4), controllers=["Job"])
+    put(cluster, parent(JOB, parallelism=4, completions=4, status=status[0]))
+    looks = 0
+    as_they_are = cluster.parent_gangs.put
+
+    def counted(pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[Pod, Collection[ParentKey]]:
+        nonlocal looks
+        looks += 1
+        return as_they_are(pod, namespaces)
+
+    cluster.parent_gangs.put = counted  # type: ignore[method-assign]
+    for each in status[1:]:
+        put(cluster, parent(JOB, parallelism=4, completions=4, status=each))
+    assert looks == 0
+    put(cluster, parent(JOB, parallelism=4, completions=4, deleting=True))
+    assert looks == 4
+
+
+def test_changes_that_do_not_decide_on_gangs_look_at_no_pods() -> None:
+    """Labels of a namespace that no policy reads, and the precedence of a policy alone."""
+    cluster = cluster_of(*job_pods(4), controllers=["Job"])
+    candidates = cluster.parent_gangs.candidates
+    asked: list[str | None] = []
+
+    def counted(namespace: str | None = None) -> Iterator[str]:
+        asked.append(namespace)
+        return candidates(namespace)
+
+    cluster.parent_gangs.candidates = counted  # type: ignore[method-assign]
+    assert cluster.set_namespace("ml", (("team", "a"),))
+    spec = {"selects": {"podSelector": {}}, "gangs": {"controllers": ["Job"]}}
+    assert cluster.replace_policies([parse_policy("p", spec | {"precedence": 1}, MODELS)])
+    assert not asked
+    by_team = {"podSelector": {}, "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    assert cluster.replace_policies([parse_policy("p", spec | {"selects": by_team}, MODELS)])
+    assert cluster.set_namespace("ml", ())
+    assert asked == [None, "ml"]
+    assert all(each.gang is None for each in cluster.pods.values())
 
 
 def test_a_size_that_changes_while_the_gang_starts() -> None:
@@ -311,6 +388,31 @@ def test_jobs_that_start_after_others_do_not_keep_them_waiting(order: dict[str, 
     """The second Job is made once the first is ready: each is a gang of its own."""
     cluster = cluster_of(parent(JOB_SET, **order), of_job_set("a", 0, 0))
     assert told(cluster) == [Gang("JobSet ml/train (a)", 1)]
+
+
+def awaiting(name: str, status: str) -> dict[str, Any]:
+    """What a replicated job has that starts after another."""
+    return {"dependsOn": [{"name": name, "status": status}]}
+
+
+@pytest.mark.parametrize(
+    ("order", "after"),
+    [
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": replicas(1, 1, 1)},
+         {"a": ("b", "c"), "b": ("c",)}),
+        ({"replicatedJobs": replicas(1, 1, 1, b=awaiting("a", "Ready"), c=awaiting("b", "Ready"))},
+         {"a": ("b", "c"), "b": ("c",)}),
+        ({"replicatedJobs": replicas(1, 1, 1, b=awaiting("a", "Ready"), c=awaiting("b", "Complete"))}, {"a": ("b",)}),
+        ({"replicatedJobs": replicas(1, 1, b=awaiting("b", "Ready"))}, {"b": ("b",)}),
+        ({"replicatedJobs": replicas(1, 1)}, {}),
+    ],
+    ids=["in order", "ready", "complete", "itself", "at once"],
+)  # fmt: skip
+def test_which_jobs_come_after_which(order: dict[str, Any], after: dict[str, tuple[str, ...]]) -> None:
+    """One that waits until another is complete does not run beside it."""
+    cluster = cluster_of(parent(JOB_SET, **order))
+    (made,) = cluster.gangs.parents.values()
+    assert made.after == after
 
 
 def test_jobs_that_ended_are_not_waited_for() -> None:
@@ -607,6 +709,42 @@ def test_a_policy_turns_sources_off() -> None:
 
 
 OURS = {"scheduling.thalweg/gang": "own", "scheduling.thalweg/gang-min-member": "2"}
+
+
+ASKS = {"scheduling.thalweg/gang-of-controller": "true"}
+
+
+@pytest.mark.parametrize("controllers", [[], ["IndexedJob"]], ids=["none", "indexed"])
+def test_a_job_asks_to_be_a_gang(controllers: list[str]) -> None:
+    """By an annotation of its pods, whatever its policy follows, also if it is not indexed; other Jobs are none."""
+    spec = {"parallelism": 2, "completions": 2}
+    others = [pod(f"other-{at}", "batch/v1/Job/other") for at in range(2)]
+    cluster = cluster_of(
+        parent(JOB, **spec), parent(JOB, "other", **spec), *job_pods(2, annotations=ASKS), *others,
+        controllers=controllers,
+    )  # fmt: skip
+    assert told(cluster) == [Gang("Job ml/train", 2)]
+    assert cluster.parent_gangs.asked == {JOB}
+
+
+def test_a_pod_that_asks_and_names_a_gang_itself() -> None:
+    """Its own mark goes first; and what makes no gangs has none to be in."""
+    cluster = cluster_of(
+        parent(JOB, parallelism=2, completions=2),
+        *job_pods(2, annotations=ASKS | OURS),
+        pod("web", "apps/v1/ReplicaSet/web", annotations=ASKS),
+    )
+    assert told(cluster) == [Gang("gang ml/own", 2)]
+    assert cluster.pods["ml/web"].gang is None
+
+
+def test_a_pod_that_asks_in_a_way_that_cannot_be_read() -> None:
+    """It waits and says why."""
+    (asking,) = job_pods(1, annotations={"scheduling.thalweg/gang-of-controller": "yes"})
+    assert not asking.asks_gang
+    assert asking.blocked_reason == (
+        'annotation scheduling.thalweg/gang-of-controller: "yes" is neither true nor false'
+    )
 
 
 def test_pods_beside_those_that_are_in_another_gang() -> None:

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from flowcore.api import Interner
+from flowcore.api.gang_parents import rules_in, to_gang_parent
 from flowcore.api.kinds import IN_DUMPS, KINDS
 from flowcore.api.policies import GROUP
-from flowcore.api.read_fields import read_fields
+from flowcore.api.read_fields import read_fields, read_parent_fields
 from flowcore.model.cost_policy import KnownModels
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.reading.edits import Edits
@@ -189,6 +190,27 @@ def test_an_object_of_another_shape_is_an_error() -> None:
     """With the path of the field."""
     with pytest.raises(msgspec.ValidationError, match=r"\$\.metadata\.labels"):
         read_fields({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": 3}, "spec": {}})
+
+
+def test_parents_of_kinds_that_a_policy_names_keep_their_sizes() -> None:
+    """And nothing else of their spec; the gang is the same."""
+    rule = {"apiVersion": "example.com/v1", "kind": "Training", "plural": "trainings",
+            "size": ["spec.head.replicas", "spec.groups[].replicas", "spec.none", "spec.list"]}  # fmt: skip
+    policy = manifest("FlowSchedulingPolicy", "p", f"{GROUP}/v1alpha1", spec={"gangs": {"parents": [rule]}})
+    bad = manifest(
+        "FlowSchedulingPolicy", "bad", f"{GROUP}/v1alpha1", spec={"gangs": {"parents": [rule | {"size": []}]}}
+    )
+    spec = {"head": {"replicas": 1, "env": SECRET}, "groups": [{"replicas": 2, "env": SECRET}, SECRET], "env": SECRET,
+            "list": [SECRET]}  # fmt: skip
+    item = manifest(
+        "Training", "t", "example.com/v1", metadata={"namespace": "ml", "annotations": {"a": SECRET}}, spec=spec
+    )
+    ((kind, known),) = rules_in([bad, policy]).values()
+    kept = read_parent_fields(item, known)
+    assert kept["spec"] == {"head": {"replicas": 1}, "groups": [{"replicas": 2}, {}]}
+    assert SECRET.encode() not in msgspec.json.encode(kept)
+    numbers = msgspec.structs.replace(known, sizes=known.sizes[:1])
+    assert to_gang_parent(kept, kind, numbers) == to_gang_parent(item, kind, numbers)
 
 
 def test_pods_read_alike() -> None:

@@ -150,6 +150,7 @@ TAKEN: dict[str, dict[str, Any]] = {
             "onPartialBind": "Evict",
             "waiting": "Hold",
             "controllers": ["IndexedJob", "RayCluster"],
+            "podsToCome": "MustFit",
             "parents": [{"apiVersion": "example.com/v1", "kind": "Task", "plural": "tasks", "size": ["spec.n"]}],
         },
         "replaces": {"victims": "Governed"},

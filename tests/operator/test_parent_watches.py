@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from aiohttp import web
 from support.fake_api import connected, listening
@@ -18,10 +19,14 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.events import ObjectSet, ParentsFollowed
 from thalweg_operator.shell import Shell
 
+from flowcore.api import Interner, WirePod, to_pod
 from flowcore.api.kinds import JOB, JOB_SET, PARENTS, RAY_CLUSTER, VOLCANO_JOB
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.model.cost_policy import KnownModels
+from flowcore.model.gang_parents import GangParent, PartSize
+from flowcore.model.pods import Pod
 
 MODELS = KnownModels(("CPUMemory",))
 JOB_SETS = JOB_SET.paths[0]
@@ -35,8 +40,8 @@ class _Shell:
 
     def apply(self, event: Any) -> None:
         match event:
-            case ParentsFollowed(kinds):
-                self.cluster.follow_parents(kinds)
+            case ParentsFollowed(kinds, gone):
+                self.cluster.follow_parents(kinds, gone)
             case ObjectSet(store, key, value):
                 store.put(self.cluster, key, value)
             case _:
@@ -140,3 +145,47 @@ async def test_policies_begin_and_end_watches(tmp_path: Path) -> None:
         )
         assert RAY_CLUSTER.paths[0] in server.asked
         await until(lambda: followed(shell) == frozenset(), 15, lambda: str(followed(shell)))
+
+
+async def test_a_parent_that_is_not_there_is_gone_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods wait that long for it, are then planned one by one, and are a gang again once it is seen."""
+    server = _Server()
+    async with watching(tmp_path, server) as (shell, _):
+        shell.cluster.set_namespace("ml", ())
+        shell.cluster.put_pod(job_set_pod())
+        await asyncio.sleep(1.0)
+        assert shell.cluster.pods["ml/train-a-0-0"].gang is not None
+        monkeypatch.setattr("thalweg_operator.api.watches.parent_watches._LONGEST_WAIT", 0.5)
+        await until(lambda: shell.cluster.pods["ml/train-a-0-0"].gang is None, 10, lambda: "still waits")
+        (key,) = shell.cluster.parent_gangs.gone
+        assert key.display_name == "JobSet ml/train"
+        jobs = {"a": PartSize(1, jobs=1)}
+        shell.apply(ObjectSet(GANG_PARENTS, key, GangParent(key, "u", jobs, owns_pods=False)))
+        assert shell.cluster.pods["ml/train-a-0-0"].gang is not None
+        await until(lambda: not shell.cluster.parent_gangs.gone, 10, lambda: "still gone")
+
+
+async def test_a_pod_that_asks_has_its_kind_watched(tmp_path: Path) -> None:
+    """Jobs are followed by no policy. The watch stays when the pod goes: else it would begin anew with each pod."""
+    server = _Server()
+    async with watching(tmp_path, server) as (shell, watches):
+        shell.cluster.set_namespace("ml", ())
+        assert JOB.paths[0] not in server.asked
+        asking = msgspec.structs.replace(job_set_pod(), labels=(), asks_gang=True)
+        shell.cluster.put_pod(asking)
+        await until(lambda: JOB.paths[0] in server.asked, 10, lambda: str(server.asked))
+        shell.cluster.remove_pod(asking.key)
+        watches.look()
+        assert JOB in watches._watches
+
+
+def job_set_pod() -> Pod:
+    """A pod of a Job that the JobSet train made."""
+    labels = {"jobset-name": "train", "replicatedjob-name": "a", "job-index": "0"}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-a-0", "uid": "u", "controller": True}
+    metadata = {"name": "train-a-0-0", "namespace": "ml", "uid": "u", "ownerReferences": [owner],
+                "labels": {f"jobset.sigs.k8s.io/{name}": value for name, value in labels.items()}}  # fmt: skip
+    spec = {"schedulerName": "thalweg", "containers": [{"name": "c", "image": "i"}]}
+    return to_pod(msgspec.convert({"metadata": metadata, "spec": spec}, WirePod), Interner())

@@ -16,6 +16,7 @@ from thalweg_operator.planning.worker.messages import RoundRequest
 from thalweg_operator.yielding import BURST
 
 from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.gangs import Gang, PodsToCome
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning.round_input import GovernedPod
@@ -105,6 +106,13 @@ async def test_other_tasks_have_their_turn_while_old_gangs_are_looked_for(fresh:
     assert await PersistentUsageTracker(lambda: 0.0).due(waiting, 1e9, fresh=fresh) is None
     counting.cancel()
     assert turns >= bursts
+
+
+def test_pods_to_come_reach_the_worker() -> None:
+    """With their class, which no pending pod has."""
+    gang = Gang("leader", 1, to_come=(PodsToCome(PodClass(requests=(("cpu", 1000),)), 2, 1),))
+    sent = messages.request_encoder.encode(msgspec.structs.replace(request(), gangs=[gang]))
+    assert messages.request_decoder.decode(sent).gangs == [gang]
 
 
 def test_a_list_of_changes_alone_makes_parts() -> None:

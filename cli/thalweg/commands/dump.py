@@ -21,7 +21,8 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices DeviceClass, ResourceSlice,
     DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup,
     CompositePodGroup, Job, JobSet, LeaderWorkerSet, PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob,
-    RayCluster, PodGang; FlowSchedulingPolicy, FlowQueue; and what metrics-server measured, NodeMetrics and PodMetrics.
+    RayCluster, PodGang, and those that policies name in gangs.parents; FlowSchedulingPolicy, FlowQueue; and what
+    metrics-server measured, NodeMetrics and PodMetrics.
 
     Kinds that the API server does not serve have no objects. Kinds that you may not list are named in warnings on
     standard error. Nodes and pods are needed.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from flowcore.api.gang_parents import rules_by_type
 from flowcore.api.kinds import NODE, NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
@@ -86,6 +87,7 @@ def read_objects(name: str) -> list[dict[str, Any]]:
     """
     reader = _Reader()
     objects = reader.read_file(name)
+    reader.skip_unread()
     for warning in (*reader.removed_fields, *reader.skip_warnings()):
         click.echo(f"Warning: {warning}", err=True)
     if not objects:
@@ -106,6 +108,8 @@ class _Reader:
         self._samples: list[tuple[dict[str, Any], str]] = []
         self._known: set[_Key] = set()
         self._files: list[str] = []
+        #: Objects of kinds that plans depend on only if a policy names them; with the kind and the file.
+        self._unread: list[tuple[dict[str, Any], str, str]] = []
         #: Number of skipped objects of each kind, and the first object of each.
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
@@ -129,7 +133,10 @@ class _Reader:
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
-                self._skip(item, unread)
+                if group:
+                    self._unread.append((item, unread, file))  # a policy may name the kind, and come later
+                else:
+                    self._skip(item, unread)
                 continue
             try:
                 namespace, own = name_of(item)
@@ -167,6 +174,7 @@ class _Reader:
             moment: see ``read_dump``.
         """
         dump = self._dump
+        self._read_own_parents()
         workload, shown = min(WORKLOADS & self._skipped.keys(), default=""), ""
         if workload:
             shown = self._first_seen_in[workload]
@@ -185,6 +193,20 @@ class _Reader:
         dump.warnings += self._objects.warnings
         dump.warnings += self.skip_warnings()
         return dump
+
+    def _read_own_parents(self) -> None:
+        """Reads the objects of kinds that policies of the dump name; the other ones are skipped."""
+        rules = rules_by_type(policy.gangs for policy in self._dump.policies.values())
+        for item, kind, file in self._unread:
+            named = rules.get((str(item.get("apiVersion")), item["kind"]))
+            if named is None:
+                self._skip(item, kind)
+                continue
+            try:
+                self._objects.put_own_parent(item, *named)
+            except ModelError as error:
+                raise DumpError(f"{file}: {_shown(item, kind)}: {error}") from error
+        self._unread.clear()
 
     def _read_times(self, moment: float | None) -> None:
         """Settles the time of the dump, and reads the samples, which depend on it."""
@@ -205,6 +227,12 @@ class _Reader:
                 raise DumpError(f"{shown}: {error}") from error
         dump.warnings += samples.warnings
 
+    def skip_unread(self) -> None:
+        """Skips the objects of kinds that plans depend on only if a policy names them."""
+        for item, kind, _ in self._unread:
+            self._skip(item, kind)
+        self._unread.clear()
+
     def skip_warnings(self) -> Iterator[str]:
         """Sentences about objects that plans do not depend on."""
         for kind, count in sorted(self._skipped.items()):
@@ -223,11 +251,14 @@ class _Reader:
 
     def _skip(self, item: dict[str, Any], kind: str) -> None:
         self._skipped[kind] += 1
-        if kind not in self._first_seen_in:
-            metadata = item.get("metadata")
-            fields = metadata if isinstance(metadata, dict) else {}
-            names = [str(fields[key]) for key in ("namespace", "name") if fields.get(key)]
-            self._first_seen_in[kind] = f"{kind} {'/'.join(names)}".rstrip()
+        self._first_seen_in.setdefault(kind, _shown(item, kind))
+
+
+def _shown(item: dict[str, Any], kind: str) -> str:
+    metadata = item.get("metadata")
+    fields = metadata if isinstance(metadata, dict) else {}
+    names = [str(fields[key]) for key in ("namespace", "name") if fields.get(key)]
+    return f"{kind} {'/'.join(names)}".rstrip()
 
 
 def _check_is_object(item: dict[str, Any], file: str) -> None:

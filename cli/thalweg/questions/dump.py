@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from flowcore.api.read_fields import read_fields
+from flowcore.api.gang_parents import rules_in
+from flowcore.api.read_fields import read_fields, read_parent_fields
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.reading.moment import DUMPED, moment_text
 from flowcore.questions.scenario.reading.objects import name_of
@@ -60,9 +61,11 @@ def _write(metadata: dict[str, Any], items: list[dict[str, Any]]) -> None:
 
 def _redacted(items: list[dict[str, Any]], warnings: list[str]) -> Iterator[dict[str, Any]]:
     """The objects with the fields that plans read. An object that does not match its kind is left out and named."""
+    rules = rules_in(items)
     for item in items:
+        named = rules.get((item["apiVersion"], item["kind"]))
         try:
-            yield read_fields(item)
+            yield read_fields(item) if named is None else read_parent_fields(item, named[1])
         except (msgspec.ValidationError, ModelError) as error:
             namespace, name = name_of(item)
             shown = f"{namespace}/{name}" if namespace else name

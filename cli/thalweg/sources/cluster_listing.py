@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import JsonReader
 from thalweg_operator.errors import Refused
 
+from flowcore.api.gang_parents import rules_in
 from flowcore.api.kinds import IN_DUMPS, KINDS, NODE, POD, ObjectKind
 from thalweg.sources.source import SourceError
 
@@ -47,14 +48,22 @@ class Listing:
 
 
 async def list_objects(client: ApiClient) -> Listing:
-    """All objects of all kinds that are read. Kinds that the API server does not serve have none.
+    """All objects of all kinds that are read, also of those that its policies name as parents of gangs.
+
+    Kinds that the API server does not serve have none.
 
     Raises:
         SourceError: the API server lists no nodes or no pods.
         ConnectionLost: it does not answer.
     """
     listing = Listing()
-    for kind in (*KINDS, *IN_DUMPS):
+    await _list(client, (*KINDS, *IN_DUMPS), listing)
+    await _list(client, [kind for kind, _ in rules_in(listing.objects).values()], listing)
+    return listing
+
+
+async def _list(client: ApiClient, kinds: Iterable[ObjectKind], listing: Listing) -> None:
+    for kind in kinds:
         try:
             listing.objects += [each async for each in _objects(client, kind)]
         except Refused as error:
@@ -67,7 +76,6 @@ async def list_objects(client: ApiClient) -> Listing:
             group = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             listing.warnings.append(f"{group} are not read: {error}")
             listing.unread.add(kind.kind)
-    return listing
 
 
 async def _objects(client: ApiClient, kind: ObjectKind) -> AsyncIterator[dict[str, Any]]:

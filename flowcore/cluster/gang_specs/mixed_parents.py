@@ -7,7 +7,8 @@ which never join them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.policies import Delivery
@@ -15,49 +16,48 @@ from flowcore.model.policies import Delivery
 #: Uid of a pod's controller where that has the kind and the name of the parent, else ""; and how the pod is delivered,
 #: None: it is in no gang of the parent, but in another one or in none.
 Way = tuple[str, Delivery | None]
+_NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 
 
 class MixedParents:
     """How the pods of each parent are delivered. Pods that nobody governs do not matter."""
 
     def __init__(self) -> None:
-        self._ways: dict[ParentKey, Counter[Way]] = {}
+        #: By uid of the controller; None: of all pods. So one question is short, however many controllers there are.
+        self._ways: dict[tuple[ParentKey, str | None], Counter[Delivery | None]] = {}
         self._of_pods: dict[str, Mapping[ParentKey, Way]] = {}
 
-    def put(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
-        """Takes how a pod is delivered as a pod of its parents; returns the parents with other ways now.
+    def ways_of(self, pod: str) -> Mapping[ParentKey, Way]:
+        """How a pod is delivered as a pod of its parents."""
+        return self._of_pods.get(pod, _NO_WAYS)
+
+    def put(self, pod: str, ways: Mapping[ParentKey, Way]) -> None:
+        """Takes how a pod is delivered as a pod of its parents.
 
         Args:
             ways: empty: the pod is gone, or has ended.
         """
-        before = self._of_pods.get(pod, {})
-        if before == ways:
-            return ()
+        before = self.ways_of(pod)
         if ways:
             self._of_pods[pod] = ways
         else:
-            del self._of_pods[pod]
-        return {*self._count(ways.items(), 1), *self._count(before.items(), -1)}
+            self._of_pods.pop(pod, None)
+        self._count(ways, 1)
+        self._count(before, -1)
 
-    def _count(self, ways: Iterable[tuple[ParentKey, Way]], sign: int) -> list[ParentKey]:
-        """Counts a pod that came (1) or went (-1); returns the parents of which it is the first or was the last."""
-        changed = []
-        for parent, way in ways:
-            counts = self._ways.setdefault(parent, Counter())
-            counts[way] += sign
-            if counts[way] == max(0, sign):
-                changed.append(parent)
-            if not counts[way]:
-                del counts[way]
-            if not counts:
-                del self._ways[parent]
-        return changed
+    def _count(self, ways: Mapping[ParentKey, Way], sign: int) -> None:
+        """Counts a pod that came (1) or went (-1)."""
+        for parent, (uid, delivery) in ways.items():
+            for key in ((parent, uid), (parent, None)):
+                counts = self._ways.setdefault(key, Counter())
+                counts[delivery] += sign
+                if not counts[delivery]:
+                    del counts[delivery]
+                if not counts:
+                    del self._ways[key]
 
     def is_mixed(self, parent: GangParent) -> bool:
         """Whether the pods of a parent are not all delivered the same way, in gangs of its own."""
-        own = {
-            delivery
-            for uid, delivery in self._ways.get(parent.key, ())
-            if not (uid and parent.owns_pods) or uid == parent.uid
-        }
-        return None in own or len(own) > 1
+        controllers = ("", parent.uid) if parent.owns_pods else (None,)
+        own = [delivery for uid in controllers for delivery in self._ways.get((parent.key, uid), ())]
+        return None in own or any(delivery is not own[0] for delivery in own)

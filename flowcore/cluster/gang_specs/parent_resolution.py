@@ -10,19 +10,13 @@ from flowcore.model.gang_parents import GangParent, PartSize
 from flowcore.model.gang_spec import GangKey, GangSpec
 from flowcore.model.pods import Pod
 
-#: Of pods that are placed one by one: the parent asks for no more.
-_FREE = ResolvedGangSpec(GangSpec(min_member=0))
 
-
-def resolve_parent(
-    key: GangKey, parent: GangParent | None, pods: Collection[Pod], *, mixed: bool = False
-) -> ResolvedGangSpec:
+def resolve_parent(key: GangKey, parent: GangParent | None, pods: Collection[Pod]) -> ResolvedGangSpec:
     """The requirements of a gang.
 
     Args:
-        parent: None: it is not there, or not seen yet.
+        parent: None: it is not seen yet.
         pods: waiting, bound and succeeded pods of the gang.
-        mixed: not all of its pods are in its gangs, or are delivered the same way (``MixedParents``).
     """
     shown = key.parent.display_name
     if parent is None:
@@ -30,8 +24,8 @@ def resolve_parent(
     if parent.problem:
         return ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{shown}: {parent.problem}")
     part = parent.part(key.part)
-    if part is None or parent.deleting or mixed:
-        return _FREE
+    if part is None:
+        return ResolvedGangSpec(GangSpec(min_member=0))  # it has no pods: they leave the gang with the part
     strangers = {pod.key: f"{shown} did not make this pod" for pod in pods if not _is_made_by(pod, key, parent, part)}
     size, beside = part.size, parent.beside(key.part)
     said = [pod.group_size for pod in pods if pod.group_size > 0 and pod.key not in strangers]

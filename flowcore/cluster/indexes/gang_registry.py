@@ -12,7 +12,6 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
-from flowcore.cluster.gang_specs.mixed_parents import MixedParents, Way
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
 from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
@@ -103,7 +102,8 @@ class GangRegistry:
         self.composites = CompositeGroups()
         #: Objects that say what the gangs of their pods need.
         self.parents: dict[ParentKey, GangParent] = {}
-        self._mixed_parents = MixedParents()
+        #: Parents that make some pods only once others run, by namespace.
+        self._ordered_parents: dict[str, dict[ParentKey, None]] = {}
         #: Gangs with pods, by their parent.
         self._parts: dict[ParentKey, dict[GangKey, None]] = {}
         self._members: dict[GangKey, _Members] = {}
@@ -218,18 +218,24 @@ class GangRegistry:
             del self.parents[key]
         else:
             self.parents[key] = parent
-        return self._parent_changed(key)
-
-    def set_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> bool:
-        """Takes how a pod is delivered as a pod of its parents; returns whether other pods of these wait."""
-        changed = [self._parent_changed(parent) for parent in self._mixed_parents.put(pod, ways)]
-        return any(changed)
-
-    def _parent_changed(self, key: ParentKey) -> bool:
+        if parent is not None and parent.after:
+            self._ordered_parents.setdefault(key.namespace, {})[key] = None
+        elif (ordered := self._ordered_parents.get(key.namespace)) is not None:
+            ordered.pop(key, None)
+            if not ordered:
+                del self._ordered_parents[key.namespace]
         gangs = self._parts.get(key, {})
         for gang in gangs:
             self._states.pop(gang, None)
         return any(self._members[gang].waiting for gang in gangs)
+
+    def ordered_parents(self, namespace: str) -> Iterable[ParentKey]:
+        """The parents of a namespace that make some pods only once others run."""
+        return self._ordered_parents.get(namespace, ())
+
+    def parts(self, key: ParentKey) -> Iterable[GangKey]:
+        """The gangs of a parent that have pods."""
+        return self._parts.get(key, ())
 
     def _affects_waiting(self, gang: GangRef) -> bool:
         """Whether pods of the gang, or of its group, may wait for a change of the gang."""
@@ -315,9 +321,7 @@ class GangRegistry:
                     reason = f"{key.display_name}: {group.problem}"
                 resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
         elif key.source is GangSource.CONTROLLER:
-            parent = self.parents.get(key.parent)
-            mixed = parent is not None and self._mixed_parents.is_mixed(parent)
-            resolved = resolve_parent(key, parent, [*pods, *members_of.succeeded.values()], mixed=mixed)
+            resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
         else:
             resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
         members = members_of.without(resolved.non_members)

@@ -1,20 +1,21 @@
-"""Which pods are in a gang by their controller. Policies decide, and what is known of the kinds of parents."""
+"""Which pods are in a gang by their controller. Policies decide, and what is known of the parents."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from flowcore.api.gang_parents import may_have_parent, parent_gangs
-from flowcore.cluster.gang_specs.mixed_parents import Way
+from flowcore.api.gang_parents import kinds_asked, may_have_parent, parent_gangs
+from flowcore.api.kinds import ObjectKind
+from flowcore.cluster.gang_specs.mixed_parents import MixedParents, Way
 from flowcore.cluster.indexes.policy_index import PolicyIndex
-from flowcore.model.gang_parents import GangController, ParentKey
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource
+from flowcore.model.gang_parents import GangController, GangParent, ParentKey
+from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, GangPolicy
+from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
 from flowcore.model.selectors import Labels
 
 _NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
@@ -23,22 +24,35 @@ _NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 class ParentGangs:
     """Says which gang a pod is in by its controller.
 
+    A pod whose parent makes no gang is in none: it is placed, moved and steered as any single pod.
+
     Args:
         policies: those that decide. They may change in place.
+        parents: those that are known. They may change in place.
 
     Attributes:
         followed: kinds whose parents are known, or about to be listed (``ObjectKind.qualified``): pods of other kinds
-            are in no gang. None: of a dump, which knows the kinds that it has objects of.
+            are in no gang. None: of a dump, which knows the kinds that it has objects of, and all of their objects.
+        gone: parents of these kinds that do not exist, as far as can be known.
+        asked: kinds of parents by which pods asked to be gangs. They stay: else a pod that comes and goes again would
+            begin and end the watch of all objects of a kind.
     """
 
-    def __init__(self, policies: PolicyIndex) -> None:
+    def __init__(self, policies: PolicyIndex, parents: Mapping[ParentKey, GangParent]) -> None:
         self.followed: frozenset[str] | None = None
+        self.gone: frozenset[ParentKey] = frozenset()
+        self.asked: set[ObjectKind] = set()
         self.policies = policies
+        self._parents = parents
+        self._mixed = MixedParents()
         #: All sources that any policy might turn on, with the rows of all policies.
         self._all_sources = GangPolicy(controllers=tuple(GangController))
         self._objects: Counter[str] = Counter()
         #: Keys of pods that rows may be about, by namespace.
         self._candidates: dict[str, dict[str, None]] = {}
+        #: Keys of the pods that are in gangs of a parent, or would be if it made any; and the parent of each.
+        self._pods: dict[ParentKey, dict[str, None]] = {}
+        self._parent_of: dict[str, ParentKey] = {}
 
     def read_policies(self) -> bool:
         """Looks at the policies anew; returns whether rows may be about other pods now than those that were put."""
@@ -47,78 +61,148 @@ class ParentGangs:
         self._all_sources = msgspec.structs.replace(self._all_sources, parents=now)
         return bool(now) and not had_rules
 
+    # --- parents ---
+
     def count_parent(self, key: ParentKey, sign: int) -> bool:
         """Counts a parent that came (1) or went (-1); returns whether its kind is known from now on, or no longer."""
         before = self._objects[key.kind]
         self._objects[key.kind] = before + sign
         return self.followed is None and not (before and self._objects[key.kind])
 
-    def put_pod(self, pod: Pod) -> None:
-        """A pod came or changed."""
-        if self._may_have_parent(pod):
-            self._candidates.setdefault(pod.namespace, {})[pod.key] = None
+    def pods_of(self, parent: ParentKey) -> list[str]:
+        """Keys of the pods that are in gangs of a parent, or would be if it made any."""
+        return list(self._pods.get(parent, ()))
 
-    def drop_pod(self, pod: Pod) -> None:
-        """A pod is gone."""
+    def unseen(self) -> Iterator[ParentKey]:
+        """Parents that pods name and that are not known."""
+        return (key for key in self._pods if key not in self._parents)
+
+    def making(self, key: ParentKey) -> Collection[str] | bool:
+        """The roles of a parent whose pods are gangs; True: all, False: none."""
+        parent = self._parents.get(key)
+        if parent is None:
+            return self.followed is not None and key not in self.gone
+        if parent.deleting or (not parent.problem and self._mixed.is_mixed(parent)):
+            return False
+        return bool(parent.problem) or {role for role, part in parent.roles.items() if part.size > 0}
+
+    def _makes(self, key: GangKey) -> bool:
+        """Whether the pods of a part are a gang (``making``)."""
+        parent = self._parents.get(key.parent)
+        if parent is None or parent.deleting or parent.problem:
+            return bool(self.making(key.parent))
+        part = parent.part(key.part)
+        return part is not None and part.size > 0 and not self._mixed.is_mixed(parent)
+
+    # --- pods ---
+
+    def put(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[Pod, Collection[ParentKey]]:
+        """Takes a pod that is new, has changed, or is to be looked at anew.
+
+        Returns:
+            The pod in the gang of its controller, or in none; a gang that it names itself goes before. And the parents
+            of which other pods are in other gangs now.
+        """
+        self.put_candidate(pod)
+        if pod.asks_gang:
+            self.asked.update(kinds_asked(pod))
+        key, ways = self._named(pod, namespaces)
+        self._note_parent(pod.key, None if key is None else key.parent)
+        changed = self._put_ways(pod.key, ways)
+        return self._in_gang(pod, key), changed
+
+    def drop(self, pod: Pod) -> Collection[ParentKey]:
+        """A pod is gone; returns the parents of which other pods are in other gangs now."""
         candidates = self._candidates.get(pod.namespace)
         if candidates is not None:
             candidates.pop(pod.key, None)
             if not candidates:
                 del self._candidates[pod.namespace]
+        self._note_parent(pod.key, None)
+        return self._put_ways(pod.key, _NO_WAYS)
+
+    def put_candidate(self, pod: Pod) -> None:
+        """Notes a pod that rows may be about."""
+        if self._may_have_parent(pod):
+            self._candidates.setdefault(pod.namespace, {})[pod.key] = None
 
     def candidates(self, namespace: str | None = None) -> Iterator[str]:
         """Keys of the pods that rows may be about; of all namespaces, or of this one."""
         for name in self._candidates if namespace is None else (namespace,):
             yield from self._candidates.get(name, ())
 
-    def with_gang(self, pod: Pod, namespaces: Mapping[str, Labels]) -> Pod:
-        """A pod in the gang of its controller, or in none if there is none; a gang that it names itself goes before."""
-        return self.placed(pod, namespaces)[0]
+    def possible_parents(self, pod: Pod) -> Collection[ParentKey]:
+        """The parents that a pod might be of, whatever its policy says."""
+        if not self._may_have_parent(pod):
+            return ()
+        return {key.parent for key in parent_gangs(pod, self._all_sources, self._is_followed)}
 
-    def placed(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[Pod, Mapping[ParentKey, Way]]:
-        """A pod ``with_gang``, and how it is delivered, for each parent that it might be of.
+    def unknown_parent(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[ParentKey, bool] | None:
+        """The parent that a pod without a gang names and that is not known, and whether others of its kind are."""
+        if pod.gang is not None or not self._may_have_parent(pod):
+            return None
+        key = next(parent_gangs(pod, self._gang_policy(pod, namespaces)[0], lambda _: True), None)
+        if key is None or key.parent in self._parents:
+            return None
+        return key.parent, self._is_followed(key.kind)
+
+    def _note_parent(self, pod: str, parent: ParentKey | None) -> None:
+        before = self._parent_of.get(pod)
+        if before == parent:
+            return
+        if before is not None:
+            pods = self._pods[before]
+            del pods[pod], self._parent_of[pod]
+            if not pods:
+                del self._pods[before]
+        if parent is not None:
+            self._parent_of[pod] = parent
+            self._pods.setdefault(parent, {})[pod] = None
+
+    def _put_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
+        known = self._mixed.ways_of(pod)
+        if known == ways:
+            return ()
+        keys = {*known, *ways}
+        parents = [parent for key in keys if (parent := self._parents.get(key)) is not None]
+        before = [self._mixed.is_mixed(parent) for parent in parents]
+        self._mixed.put(pod, ways)
+        return [parent.key for parent, was in zip(parents, before, strict=True) if self._mixed.is_mixed(parent) != was]
+
+    def _named(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[GangKey | None, Mapping[ParentKey, Way]]:
+        """The gang of a pod if its parent makes one, and how the pod is delivered, for each parent it might be of.
 
         Pods that do not count have no ways: those that failed or are being deleted.
         """
-        named = pod.gang is not None and pod.gang.key.source is not GangSource.CONTROLLER
-        may_have = self._may_have_parent(pod)
-        possible = tuple(parent_gangs(pod, self._all_sources, self._is_followed)) if may_have else ()
+        possible = self.possible_parents(pod)
         if not possible:
-            return (pod if named or pod.gang is None else msgspec.structs.replace(pod, gang=None)), _NO_WAYS
-        governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
-        policy = governing[0] if governing else BUILT_IN
-        key = None if named else next(parent_gangs(pod, policy.gangs, self._is_followed), None)
-        if not named:
-            gang = None if key is None else GangRef(key)
-            pod = pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
+            return None, _NO_WAYS
+        gangs, delivery = self._gang_policy(pod, namespaces)
+        key = None if pod.names_gang else next(parent_gangs(pod, gangs, self._is_followed), None)
         if pod.deleting or (pod.terminal and not pod.succeeded):
-            return pod, _NO_WAYS
+            return key, _NO_WAYS
         ways: dict[ParentKey, Way] = {}
-        for parent in {each.parent for each in possible}:
+        for parent in possible:
             uid = pod.owner if pod.controller == f"{parent.kind.partition('.')[0]}/{parent.name}" else ""
             if key is None or key.parent != parent:
                 ways[parent] = uid, None
-            elif governing:
-                ways[parent] = uid, policy.delivery
-        return pod, ways
+            elif delivery is not None:
+                ways[parent] = uid, delivery
+        return key, ways
 
-    def unknown_kind(self, pod: Pod, namespaces: Mapping[str, Labels]) -> str:
-        """The kind of the parent that a pod names, where nothing of that kind is known; "" elsewhere."""
-        if pod.gang is not None:
-            return ""
-        key = self._gang_key(pod, namespaces, lambda _: True)
-        return "" if key is None or self._is_followed(key.kind) else key.kind
+    def _in_gang(self, pod: Pod, key: GangKey | None) -> Pod:
+        if pod.names_gang:
+            return pod
+        gang = GangRef(key) if key is not None and self._makes(key) else None
+        return pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
 
     def _may_have_parent(self, pod: Pod) -> bool:
         return may_have_parent(pod) or (pod.owner != "" and bool(self._all_sources.parents))
 
-    def _gang_key(
-        self, pod: Pod, namespaces: Mapping[str, Labels], is_followed: Callable[[str], bool]
-    ) -> GangKey | None:
-        if not self._may_have_parent(pod):
-            return None
+    def _gang_policy(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[GangPolicy, Delivery | None]:
+        """What the policy of a pod says of gangs, and how the pod is delivered; None: no policy governs it."""
         governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
-        return next(parent_gangs(pod, (governing[0] if governing else BUILT_IN).gangs, is_followed), None)
+        return (governing[0].gangs, governing[0].delivery) if governing else (BUILT_IN.gangs, None)
 
     def _is_followed(self, kind: str) -> bool:
         return self._objects[kind] > 0 if self.followed is None else kind in self.followed

@@ -61,6 +61,13 @@ class PolicyIndex:
         matching = self.governing(pod.scheduler_name, pod.labels, namespace_labels)
         return matching[0] if matching else None
 
+    def tell_apart(self, labels: Labels, others: Labels) -> bool:
+        """Whether a pod may have another policy in a namespace with these labels than in one with the others."""
+        selectors = (policy.selects.namespaces for policy in self._ordered)
+        return self._is_system(labels) != self._is_system(others) or any(
+            selector is not None and selector.matches(labels) != selector.matches(others) for selector in selectors
+        )
+
     def of_request(self, pod: ExtenderPod, namespace_labels: Labels) -> Policy | None:
         """The policy that would govern a pod as a request describes it. The answer is not remembered."""
         matching = self._find(pod.scheduler_name, to_labels(dict(pod.labels)), namespace_labels)

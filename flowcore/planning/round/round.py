@@ -46,6 +46,7 @@ from flowcore.planning.problem.passes import (
     invert_all,
 )
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.pods_to_come import without_gangs_before_room
 from flowcore.planning.problem.problem import Problem, is_better
 from flowcore.planning.problem.result import Placement, RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
@@ -123,7 +124,7 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``).
         """
-        now = snapshot.now
+        snapshot, now = without_gangs_before_room(snapshot), snapshot.now
         preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
         self._columns = with_columns(snapshot, charge, preemption)
         snapshot = self._columns.snapshot

@@ -186,7 +186,9 @@ class GovernedScenario:
         """
         asked = [GovernedPod(pod, self.policy_of(pod), self.delivery_of(pod)) for pod in waiting if not pod.skip_reason]
         facts = _ScenarioFacts(self, foreseen)
-        return RoundInput(self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned).complete()
+        return RoundInput(
+            self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned, now=self._scenario.moment
+        ).complete()
 
     def pending_pod(self, pod: Pod) -> PendingPod:
         """A waiting pod as a round would plan it, whether it may be planned or not; its gangs are left out."""

@@ -10,6 +10,7 @@ import msgspec
 
 from flowcore.cluster.kinds import Store
 from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.model.gang_parents import ParentKey
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
@@ -76,9 +77,11 @@ class ParentsFollowed(_Event, frozen=True, gc=False):
 
     Attributes:
         kinds: as ``ObjectKind.qualified``.
+        gone: parents of these kinds that pods name, and that do not exist as far as can be known.
     """
 
     kinds: frozenset[str]
+    gone: frozenset[ParentKey] = frozenset()
 
 
 # --- plans ---

@@ -6,12 +6,13 @@ the end puts all of it back, the order of pods and nodes too: a plan may depend 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import K, Store, V
+from flowcore.model.gang_parents import GangParent
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -76,9 +77,15 @@ class Edits:
         self._note("pod", key, lambda: cluster.remove_pod(key) if before is None else cluster.put_pod(before))
 
     def _note_gang(self, pod: Pod) -> None:
-        pod = self._cluster.parent_gangs.with_gang(pod, self._cluster.namespaces)
-        if pod.gang is not None and pod.gang.key not in self._gangs:
-            self._gangs[pod.gang.key] = self._cluster.gangs.order(pod.gang.key)
+        if pod.gang is not None:
+            self._note_order([pod.gang.key])
+        for parent in self._cluster.parent_gangs.possible_parents(pod):
+            self._note_order(self._cluster.gangs.parts(parent))  # it may make gangs no longer with such a pod
+
+    def _note_order(self, gangs: Iterable[GangKey]) -> None:
+        for key in gangs:
+            if key not in self._gangs:
+                self._gangs[key] = self._cluster.gangs.order(key)
 
     def put_namespace(self, name: str, labels: Labels) -> None:
         """Adds or replaces a namespace."""
@@ -90,6 +97,8 @@ class Edits:
         """Adds or replaces an object of a kind that has a row (``flowcore.cluster.kinds``)."""
         cluster, key = self._cluster, store.key_of(value)
         before = store.objects(cluster).get(key)
+        if isinstance(value, GangParent):
+            self._note_order(cluster.gangs.parts(value.key))
         self._note(store, key, lambda: store.put(cluster, key, before))
         store.put(cluster, key, value)
 

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import msgspec
 
+from flowcore.api.gang_parents import kinds_of
 from flowcore.api.kinds import DEVICE_TAINT_RULE, RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.model.gang_parents import ParentKey
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
@@ -163,16 +165,29 @@ def _devices(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
 
 def _parents(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     cluster, lacking = scenario.cluster, dict[str, list[str]]()
+    objects: dict[ParentKey, list[str]] = {}
     for pod in pods:
-        if kind := cluster.parent_gangs.unknown_kind(pod, cluster.namespaces):
-            lacking.setdefault(kind, []).append(pod.key)
+        if (unknown := cluster.parent_gangs.unknown_parent(pod, cluster.namespaces)) is None:
+            continue
+        parent, kind_is_known = unknown
+        if kind_is_known:
+            objects.setdefault(parent, []).append(pod.key)
+        else:
+            lacking.setdefault(parent.kind, []).append(pod.key)
+    rules = kinds_of(policy.gangs for policy in scenario.policies.values())
+    resources = {
+        kind.qualified: f"{kind.plural}.{kind.versions[0]}.{kind.group}" for kind, rule in rules.items() if rule
+    }
     for kind, keys in lacking.items():
         name, _, group = kind.partition(".")
         if scenario.unread is None:
-            add = f"the files contain no {name} (add them: kubectl get {name.lower()}.{group} -A -o json)"
+            resource = resources.get(kind, f"{name.lower()}.{group}")
+            add = f"the files contain no {name} (add them: kubectl get {resource} -A -o json)"
             yield f"{_pods(keys)}: planned one by one and not as gangs: {add}"
         elif name in scenario.unread:
             yield f"{_pods(keys)}: planned one by one and not as gangs: you may not list {name}s"
+    for parent, keys in objects.items() if scenario.unread is None else ():
+        yield f"{_pods(keys)}: planned one by one and not as gangs: the files do not contain {parent.display_name}"
 
 
 def _lacks_device_claims(scenario: Scenario) -> bool:

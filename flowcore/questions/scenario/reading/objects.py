@@ -47,6 +47,7 @@ from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GANG_PARENTS, GROUPS_OF_P
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
+from flowcore.model.gang_parents import ParentRule
 from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.volumes import data_problem
 from flowcore.questions.scenario.reading.dump_commands import ADD_PRIORITIES
@@ -118,6 +119,11 @@ def _spec_of(item: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def _with_field(error: msgspec.ValidationError) -> ModelError:
+    problem, _, path = str(error).partition(" - at `")
+    return ModelError(path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`"), problem)
+
+
 class ObjectReader:
     """Puts objects of the API into a scenario, one by one.
 
@@ -160,9 +166,18 @@ class ObjectReader:
         try:
             self._put(item, shown)
         except msgspec.ValidationError as error:
-            problem, _, path = str(error).partition(" - at `")
-            where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
-            raise ModelError(where, problem) from error
+            raise _with_field(error) from error
+
+    def put_own_parent(self, item: dict[str, Any], kind: ObjectKind, rule: ParentRule) -> None:
+        """Puts an object of a kind that a policy names (``spec.gangs.parents``).
+
+        Raises:
+            ModelError: its metadata cannot be read.
+        """
+        try:
+            self._edits.put_object(GANG_PARENTS, to_gang_parent(item, kind, rule))
+        except msgspec.ValidationError as error:
+            raise _with_field(error) from error
 
     def _put(self, item: dict[str, Any], shown: str) -> None:
         kind, edits, intern = item["kind"], self._edits, self._intern

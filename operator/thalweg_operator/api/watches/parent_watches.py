@@ -1,7 +1,9 @@
-"""Watches the controllers that make gangs, as far as policies follow them.
+"""Watches the controllers that make gangs, as far as policies follow them, or pods ask for it.
 
-A kind that no policy follows is not watched. A kind that the cluster does not serve, that the account may not list, or
-whose first list fails for a minute has no gangs: its pods are planned one by one. The reflector says so in the log.
+A kind that no policy follows and no pod asked for is not watched. A kind that the cluster does not serve, that the
+account may not list, or whose first list fails for a minute has no gangs: its pods are planned one by one. The
+reflector says so in the log. Neither has a parent that pods name for a minute and that is not seen, as after ``kubectl
+delete --cascade=orphan``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from flowcore.api.gang_parents import kinds_of, parent_reader
 from flowcore.api.kinds import VOLCANO_JOB, ObjectKind
 from flowcore.api.parent_sizes import WireVolcanoJob, to_volcano_job
 from flowcore.cluster.kinds import GANG_PARENTS, VOLCANO_JOBS, Store
-from flowcore.model.gang_parents import GangController, GangParent, ParentRule
+from flowcore.model.gang_parents import GangController, GangParent, ParentKey, ParentRule
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watches.reflector import Reflector
@@ -31,7 +33,7 @@ from thalweg_operator.shell import Shell
 _EVERY: Final = 0.5
 #: Seconds that a start waits for the kinds to be listed.
 _PATIENCE: Final = 15.0
-#: Seconds that pods of a kind wait for its first list, as where the conversion webhook of the kind is down.
+#: Seconds that pods wait for the first list of a kind, as where its conversion webhook is down, or for their parent.
 _LONGEST_WAIT: Final = 60.0
 
 
@@ -64,6 +66,8 @@ class ParentWatches:
     def __init__(self, shell: Shell, api_client: ApiClient, metrics: Metrics, bad_input: BadInput) -> None:
         self._shell, self._api_client, self._metrics, self._bad_input = shell, api_client, metrics, bad_input
         self._watches: dict[ObjectKind, _Watch] = {}
+        #: Since when pods name each parent that is not known; the event loop's time.
+        self._unseen_since: dict[ParentKey, float] = {}
 
     async def run(self) -> None:
         """Watches until cancelled."""
@@ -102,12 +106,19 @@ class ParentWatches:
             if kind not in self._watches:
                 self._watches[kind] = self._begin(kind, rule)
         followed = frozenset(kind.qualified for kind, watch in self._watches.items() if watch.is_followed)
-        if followed != self._shell.cluster.parent_gangs.followed:
-            self._shell.apply(ParentsFollowed(followed))
+        known, gone = self._shell.cluster.parent_gangs, self._gone()
+        if (followed, gone) != (known.followed, known.gone):
+            self._shell.apply(ParentsFollowed(followed, gone))
+
+    def _gone(self) -> frozenset[ParentKey]:
+        """Parents that pods name and that have not been seen for long enough."""
+        now, since = asyncio.get_running_loop().time(), self._unseen_since
+        self._unseen_since = {key: since.get(key, now) for key in self._shell.cluster.parent_gangs.unseen()}
+        return frozenset(key for key, began in self._unseen_since.items() if now - began >= _LONGEST_WAIT)
 
     def _wanted(self) -> dict[ObjectKind, ParentRule | None]:
         policies = [policy.gangs for policy in self._shell.cluster.policies.ordered]
-        wanted = kinds_of(policies)
+        wanted = dict.fromkeys(self._shell.cluster.parent_gangs.asked) | kinds_of(policies)
         if any(GangController.VOLCANO_JOB in policy.controllers for policy in policies):
             wanted[VOLCANO_JOB] = None
         return wanted

@@ -68,6 +68,7 @@ def operator_round_input(
         lambda pod: cluster.policies.of(pod, cluster.namespaces),
         on_the_way=OnTheWay(ledger.gang_pods(), ledger.refused(now), lambda: _reserved(state)),
         stays_above=stays_above,
+        now=time,
     )
 
 

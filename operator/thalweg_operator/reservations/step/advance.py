@@ -148,8 +148,7 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
 
 
 def _policies_changed(state: State, event: PoliciesChanged) -> None:
-    if state.cluster.policies.replace(event.accepted):
-        state.cluster.regang_pods()
+    if state.cluster.replace_policies(event.accepted):
         state.ledger.round_wanted = True
         state.nominations.counted_pods.forget()
         state.nominations.prices_changed()

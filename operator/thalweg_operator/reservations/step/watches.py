@@ -138,8 +138,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
-        case ParentsFollowed(kinds):
-            ledger.round_wanted |= cluster.follow_parents(kinds)
+        case ParentsFollowed(kinds, gone):
+            ledger.round_wanted |= cluster.follow_parents(kinds, gone)
         case ObjectSet(store, key, value):
             before = store.objects(cluster).get(key) if store in _OF_DEVICES else None
             ledger.round_wanted |= store.put(cluster, key, value)
