@@ -23,6 +23,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         domain: the value where some of its pods are already; "": none are, any value will do.
         preferred: levels from wide to narrow, each a topology as ``topology_key`` and the domain where most of its pods
             are already, "" where none are: as few domains as will do, of the narrowest level first.
+        slice_of: the gang that it is a slice of: all of its pods are of that gang too; "": of none.
         unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
@@ -34,6 +35,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     topology_key: str = ""
     domain: str = ""
     preferred: tuple[tuple[str, str], ...] = ()
+    slice_of: str = ""
     unschedulable_reason: str = ""
     partially_placed: bool = False
     foreign_pods: tuple[str, ...] = ()

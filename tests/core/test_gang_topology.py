@@ -32,6 +32,7 @@ JOB_SET = "jobset.sigs.k8s.io/"
 SLICED = {GANG_SLICE_TOPOLOGY: "rack", GANG_SLICE_SIZE: "2"}
 #: Of a round: name of a gang -> the gang, and its pods that wait.
 Told = dict[str, tuple[Gang, set[str]]]
+TRAIN = "gang ml/train"
 JOB = GangKey(GangSource.CONTROLLER, "ml", "train", "Job.batch")
 
 
@@ -160,8 +161,8 @@ def test_slices_are_gangs_of_neighbours() -> None:
     gangs = told(*(ours(rank) for rank in range(4)))
     assert gangs == {
         "gang ml/train": (Gang("gang ml/train", 4), {"p0", "p1", "p2", "p3"}),
-        "gang ml/train slice 0": (Gang("gang ml/train slice 0", 2, topology_key="rack"), {"p0", "p1"}),
-        "gang ml/train slice 1": (Gang("gang ml/train slice 1", 2, topology_key="rack"), {"p2", "p3"}),
+        f"{TRAIN} slice 0": (Gang(f"{TRAIN} slice 0", 2, slice_of=TRAIN, topology_key="rack"), {"p0", "p1"}),
+        f"{TRAIN} slice 1": (Gang(f"{TRAIN} slice 1", 2, slice_of=TRAIN, topology_key="rack"), {"p2", "p3"}),
     }
 
 
@@ -178,7 +179,7 @@ def test_a_pod_that_comes_again_goes_to_its_slice() -> None:
     running = [ours(0, said, nodeName="n2"), ours(1, said, nodeName="n1"), ours(2, said, nodeName="n1")]
     gangs = told(*running, ours(3, said))
     assert gangs["gang ml/train slice 1"][0] == Gang(
-        "gang ml/train slice 1", 1, topology_key="rack", domain="r1", partially_placed=True
+        f"{TRAIN} slice 1", 1, slice_of=TRAIN, topology_key="rack", domain="r1", partially_placed=True
     )
     assert gangs["gang ml/train"][0].preferred == (("block", "b"), ("block, rack", "b, r1"))
 
@@ -188,12 +189,13 @@ def test_more_slices_than_the_gang_needs() -> None:
     gangs = told(*(ours(rank, least=2) for rank in range(4)))
     assert gangs["gang ml/train"][1] == gangs["gang ml/train slice 0"][1] == {"p0", "p1"}
     late = "gang ml/train slice 1 is placed after the slices that the gang needs"
-    assert gangs["gang ml/train slice 1"] == (Gang("gang ml/train slice 1", 2, unschedulable_reason=late), {"p2", "p3"})
+    waits = Gang(f"{TRAIN} slice 1", 2, slice_of=TRAIN, unschedulable_reason=late)
+    assert gangs[f"{TRAIN} slice 1"] == (waits, {"p2", "p3"})
     running = [ours(rank, least=2, nodeName="n1") for rank in range(3)]
-    gangs = told(*running, *(ours(rank, least=2) for rank in (3, 4, 5)))
-    assert gangs == {
-        "gang ml/train slice 1": (Gang("gang ml/train slice 1", 0, topology_key="rack", domain="r1"), {"p3"}),
-        "gang ml/train slice 2": (Gang("gang ml/train slice 2", 2, topology_key="rack"), {"p4", "p5"}),
+    begun = Gang(f"{TRAIN} slice 1", 0, slice_of=TRAIN, topology_key="rack", domain="r1")
+    assert told(*running, *(ours(rank, least=2) for rank in (3, 4, 5))) == {
+        begun.name: (begun, {"p3"}),
+        f"{TRAIN} slice 2": (Gang(f"{TRAIN} slice 2", 2, slice_of=TRAIN, topology_key="rack"), {"p4", "p5"}),
     }
 
 

@@ -55,7 +55,7 @@ def sliced(count: int, size: int, cores: tuple[int, ...] = ()) -> tuple[list[Pen
         name, of_slice = f"g slice {number}", min(size, count - begin)
         each = cores[number] if cores else 1
         waiting += ranked("g", of_slice, "g", name, cores=each, begin=begin)
-        gangs.append(Gang(name, of_slice, topology_key="rack"))
+        gangs.append(Gang(name, of_slice, slice_of="g", topology_key="rack"))
     return waiting, gangs
 
 
@@ -267,3 +267,13 @@ def test_which_level_has_no_room(tree: Tree, expected: str) -> None:
     asked = "g needs 8 pods at once in one domain of block, each of 4 slices in one domain of rack"
     told = f"{asked}, and none has room for them beside what is placed: the freest, a, {expected}."
     assert {each.reason for each in result.unplaced} == {told}
+
+
+def test_a_slice_topology_that_no_node_has() -> None:
+    """The reason names the slice and its label, though the gang has a block."""
+    waiting, gangs = sliced(2, 2)
+    gangs[1] = msgspec.structs.replace(gangs[1], topology_key="host")
+    result = plan_and_check(with_gangs({"a": {"a1": [4]}}, waiting, *gangs))
+    assert {each.reason for each in result.unplaced} == {
+        "G slice 0 keeps to one domain of host, a label that no node has."
+    }

@@ -45,6 +45,7 @@ def slice_gangs(
     homes: Mapping[int, str],
     missing: int,
     alone: int,
+    atomic_group: str,
     *,
     begun: bool,
 ) -> dict[int, Gang]:
@@ -58,6 +59,7 @@ def slice_gangs(
         homes: slice -> the domain of most of its pods that have a node.
         missing: how many pods the gang lacks.
         alone: pods that wait and are in no slice.
+        atomic_group: of the gang.
         begun: whether pods of the gang have a node.
     """
     gangs, lacking = dict[int, Gang](), missing - alone
@@ -65,12 +67,14 @@ def slice_gangs(
         name, count = f"{key.display_name} slice {number}", waiting[number]
         if missing > 0 >= lacking:
             reason = f"{name} is placed after the slices that the gang needs"
-            gangs[number] = Gang(name, count, unschedulable_reason=reason)
+            gangs[number] = Gang(name, count, slice_of=key.display_name, unschedulable_reason=reason)
             continue
         lacking -= count
         gangs[number] = Gang(
             name,
             0 if missing <= 0 and number in homes else count,
+            atomic_group,
+            slice_of=key.display_name,
             topology_key=spec.slice_key,
             domain=homes.get(number, ""),
             partially_placed=missing > 0 and begun,

@@ -87,7 +87,7 @@ class RoundGangs:
         """Adds a gang, and its slices as gangs that share its pods."""
         gang, slices = self._gang(key), list[tuple[Gang, list[int]]]()
         if gang is None or not gang.unschedulable_reason:
-            slices = self._slices(key, positions)
+            slices = self._slices(key, positions, "" if gang is None else gang.atomic_group)
         late = {
             position for gang_of_slice, places in slices if gang_of_slice.unschedulable_reason for position in places
         }
@@ -96,7 +96,7 @@ class RoundGangs:
         for gang_of_slice, places in slices:
             self._add(gang_of_slice, places)
 
-    def _slices(self, key: GangKey, positions: Sequence[int]) -> list[tuple[Gang, list[int]]]:
+    def _slices(self, key: GangKey, positions: Sequence[int], atomic_group: str) -> list[tuple[Gang, list[int]]]:
         """The slices of a gang with pods that wait, each with their positions."""
         progress = self.progress(key)
         if not progress.slices:
@@ -114,7 +114,9 @@ class RoundGangs:
         homes = {number: _most_common(values) for number, values in counts.items()}
         alone = len(positions) - sum(map(len, in_slices.values()))
         waiting = {number: len(places) for number, places in in_slices.items()}
-        gangs = slice_gangs(key, progress.spec, waiting, homes, progress.missing, alone, begun=progress.placed > 0)
+        gangs = slice_gangs(
+            key, progress.spec, waiting, homes, progress.missing, alone, atomic_group, begun=progress.placed > 0
+        )
         return [(gang, in_slices[number]) for number, gang in gangs.items()]
 
     def _gang(self, key: GangKey) -> Gang | None:

@@ -29,11 +29,12 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     ]
     if not choosing:
         return ""
-    gang, members = max(choosing, key=lambda entry: len(entry[1]))
-    slices = [entry for entry in choosing if entry[1].keys() < members.keys()]
-    asked = f"in one domain of {gang.topology_key}"
+    wide = next((entry for entry in choosing if not entry[0].slice_of), None)
+    slices = [entry for entry in choosing if entry[0].slice_of and (wide is None or entry[0].slice_of == wide[0].name)]
+    asked = f" in one domain of {wide[0].topology_key}" if wide is not None else ""
     if slices:
-        asked += f", each of {len(slices)} slices in one domain of {slices[0][0].topology_key}"
+        number = f"each of {len(slices)} slices" if len(slices) > 1 else "a slice"
+        asked += f", {number} in one domain of {slices[0][0].topology_key}"
     room = np.maximum(problem.snapshot.allocatable, 0)
     empty = {number: count_fitting(problem.demands[number].requests, room) for number in group.demands}
     if not all(
@@ -42,10 +43,10 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     ):
         return f"{asked}, and none can hold them even when empty"
     now = {number: capacity.fit_counts(problem.demands[number]) for number in group.demands}
-    freest = _freest(problem, gang, _needs(problem, group, (gang, members), now, capacity))
+    freest = "" if wide is None else _freest(problem, wide[0], _needs(problem, group, wide, now, capacity))
     if not freest and slices:
         parts = [_needs(problem, group, entry, now, capacity) for entry in slices]
-        freest = _freest_for_slices(problem, gang, slices[0][0].topology_key, parts)
+        freest = _freest_for_slices(problem, wide[0] if wide is not None else None, slices[0][0].topology_key, parts)
     return f"{asked}, and none has room for them beside what is placed{freest}"
 
 
@@ -70,18 +71,22 @@ def _freest(problem: Problem, gang: Gang, needs: Sequence[Need]) -> str:
     return f": the freest, {_name(problem, gang, domains, freest)}, has room for {totals[freest]} of {most.count}"
 
 
-def _freest_for_slices(problem: Problem, gang: Gang, key: str, slices: Sequence[Sequence[Need]]) -> str:
-    """The domain with room for most slices of a gang and how many that is; "": it is enough, or they differ."""
+def _freest_for_slices(problem: Problem, wide: Gang | None, key: str, slices: Sequence[Sequence[Need]]) -> str:
+    """The domain with room for most slices of a gang and how many that is; "": it is enough, or they differ.
+
+    Args:
+        wide: the gang, if it must be in one domain that it has yet to choose.
+    """
     kinds = {tuple((need.requests.tobytes(), need.count) for need in needs) for needs in slices}
-    domains = problem.domains(gang.topology_key)
+    domains = Domains.whole(problem.snapshot.table) if wide is None else problem.domains(wide.topology_key)
     fitting = slices_that_fit(domains, problem.domains(key), slices[0])
     if len(kinds) > 1 or not len(fitting) or fitting.max() >= len(slices):
         return ""
     freest = int(fitting.argmax())
-    name = _name(problem, gang, domains, freest)
-    return f": the freest, {name}, has room for {fitting[freest]} of {len(slices)} slices"
+    where = "there is" if wide is None else f"the freest, {_name(problem, wide, domains, freest)}, has"
+    return f": {where} room for {fitting[freest]} of {len(slices)} slices"
 
 
 def _name(problem: Problem, gang: Gang, domains: Domains, number: int) -> str:
     column = problem.snapshot.table.column(gang.topology_key)
-    return column.values[column.codes[domains.nodes(number)[0]]]
+    return column.values[int(column.codes[domains.nodes(number)[0]])]

@@ -74,10 +74,13 @@ class UnplacedReasons:
     def _pod_reason(self, number: int, place: int) -> Reason:
         problem, candidate = self._problem, self._candidate
         group, run_filter = problem.demands[number].group, problem.cache.run_filter
-        for name in group.pods[0].gangs:
-            gang = problem.snapshot.gangs.get(name)
-            if gang is not None and gang.topology_key:
-                return self._domain_reason(gang, number)
+        gangs = [problem.snapshot.gangs[name] for name in group.pods[0].gangs if name in problem.snapshot.gangs]
+        for gang in gangs:
+            if nowhere := no_domain(gang, problem.snapshot.table):
+                return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        kept = next((gang for gang in gangs if gang.topology_key), None)
+        if kept is not None:
+            return self._domain_reason(kept, number)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
@@ -137,9 +140,6 @@ class UnplacedReasons:
     def _domain_reason(self, gang: Gang, number: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""
         table = self._problem.snapshot.table
-        nowhere = no_domain(gang, table)
-        if nowhere:
-            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
         if gang.domain:
             text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
             return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({number: 1}))
@@ -196,7 +196,7 @@ class UnplacedReasons:
         needs = f"{group.name} needs {pods(group.size)} at once"
         shortage = domain_shortage(self._problem, group, self._candidate.capacity)
         if shortage:
-            return f"{needs} {shortage}."
+            return f"{needs}{shortage}."
         held = self._candidate.held
         if held is not None and held.group == number:
             count = sum(commit.count for commit in held.commits)
