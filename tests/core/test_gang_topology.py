@@ -31,7 +31,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_SET = "jobset.sigs.k8s.io/"
 SLICED = {GANG_SLICE_TOPOLOGY: "rack", GANG_SLICE_SIZE: "2"}
 #: Of a round: name of a gang -> the gang, and its pods that wait.
-Told = dict[str, tuple[Gang, set[str]]]
+GangsAndPods = dict[str, tuple[Gang, set[str]]]
 TRAIN = "gang ml/train"
 JOB = GangKey(GangSource.CONTROLLER, "ml", "train", "Job.batch")
 

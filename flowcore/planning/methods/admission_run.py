@@ -233,8 +233,9 @@ class AdmissionRun:
     def _place_in_domains(self, group: int) -> None:
         """Finds domains in which all pods that a group needs are placed."""
         atomic_group = self._problem.atomic_groups.all[group]
-        search = DomainSearch(self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of)
-        placed = search.run(self._limit(group))
+        placed = DomainSearch(
+            self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of, self._limit(group)
+        ).run()
         if placed is None:
             return
         self._capacity = placed.capacity

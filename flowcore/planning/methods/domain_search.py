@@ -37,6 +37,8 @@ from flowcore.rules.topology.domains import Domains
 Members = Mapping[int, tuple[int, ...]]
 #: Domains that are really tried for a gang at each of its levels, the likeliest first.
 _MOST_TRIES: Final = 8
+#: Placements that are tried beside one for each gang: within one domain of the widest gang, and in all.
+_TRIES_WITHIN, _TRIES_IN_ALL = 32, 100
 #: Domains that differ by less than this per pod in what the pods' authors prefer are alike: a tenth of a node's cost.
 _ALIKE: Final = 100
 
@@ -66,6 +68,7 @@ class DomainSearch:
         demands: Sequence[Demand],
         capacity: FreeCapacity,
         fit_counts: Callable[[int], Int64s],
+        limit: int | None = None,
     ) -> None:
         """Begins with what is placed.
 
@@ -73,25 +76,28 @@ class DomainSearch:
             demands: of the problem, by number; those of admitted groups are kept to their domains.
             capacity: what is free. It stays as it is.
             fit_counts: of a demand int64[N], how many of its pods fit each node now.
+            limit: what the pods must cost less than; None: whatever they cost.
         """
+        self._limit = limit
         self._problem, self._group, self._capacity, self._fit_counts = problem, group, capacity, fit_counts
         self._start = {number: demands[number] for number in group.demands}
         #: Gangs that choose, each with its pods by demand.
-        self._choosing = self._by_turns()
-        last = {number: place for place, (_, members) in enumerate(self._choosing) for number in members}
+        self._gangs = self._by_turns()
+        last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
         #: For each of them, and in the end for no gang: demands that are placed once it has chosen, large ones first.
         self._due = [
             sorted(
-                (number for number in group.required if last.get(number, len(self._choosing)) == place),
+                (number for number in group.required if last.get(number, len(self._gangs)) == place),
                 key=lambda number: -self._start[number].dominant_share,
             )
-            for place in range(len(self._choosing) + 1)
+            for place in range(len(self._gangs) + 1)
         ]
-        self._tries = 0
+        #: Placements that may still be tried: within the domain of the widest gang, and in all.
+        self._tries, self._tries_in_all = 0, _TRIES_IN_ALL + len(self._gangs)
 
     def _by_turns(self) -> list[tuple[Gang, Members]]:
         """Gangs that choose: those that others are within first, then those of large pods, then those of many."""
-        choosing = [
+        asking = [
             (gang, members)
             for gang, members in zip(self._group.gangs, self._group.members, strict=True)
             if gang.chooses_domain and members
@@ -99,42 +105,41 @@ class DomainSearch:
 
         def turn(entry: tuple[Gang, Members]) -> tuple[int, float, int, int, str]:
             (gang, members), shares = entry, [self._start[number].dominant_share for number in entry[1]]
-            depth = sum(members.keys() < around.keys() for _, around in choosing)
+            depth = sum(members.keys() < around.keys() for _, around in asking)
             return depth, -max(shares), -sum(map(len, members.values())), len(gang.name), gang.name
 
-        return sorted(choosing, key=turn)
+        return sorted(asking, key=turn)
 
-    def run(self, limit: int | None = None) -> PlacedGroup | None:
-        """The pods placed; None: no domains were found for them.
-
-        Args:
-            limit: what they must cost less than; None: whatever they cost.
-        """
-        placed = self._choose(0, PlacedGroup({}, (), self._capacity))
-        if placed is None or limit is None:
-            return placed
-        cost = added_cost(self._problem.demands, placed.commits, self._capacity, placed.capacity)
-        return placed if cost < limit else None
+    def run(self) -> PlacedGroup | None:
+        """The pods placed; None: no domains were found for them."""
+        return self._choose(0, PlacedGroup({}, (), self._capacity))
 
     def _choose(self, place: int, before: PlacedGroup) -> PlacedGroup | None:
         """Lets one gang after the other choose; where one finds nothing, the gang before it chooses again."""
-        if place == len(self._choosing):
-            return self._place(self._due[place], before)
+        if place == len(self._gangs):
+            placed = self._place(self._due[place], before)
+            return placed if placed is not None and self._is_cheap(placed) else None
         for nodes in self._choices(place, before):
             if place == 0:
                 # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
-                self._tries = _MOST_TRIES * (1 + len(self._choosing))
+                self._tries = min(_TRIES_WITHIN + len(self._gangs), self._tries_in_all)
             if self._tries <= 0:
                 return None
             self._tries -= 1
+            self._tries_in_all -= 1
             kept = dict(before.demands)
-            for number in self._choosing[place][1]:
+            for number in self._gangs[place][1]:
                 kept[number] = self._demand(number, before).restricted_to(nodes)
             chosen = self._place(self._due[place], replace(before, demands=kept))
             placed = self._choose(place + 1, chosen) if chosen is not None else None
             if placed is not None:
                 return placed
         return None
+
+    def _is_cheap(self, placed: PlacedGroup) -> bool:
+        if self._limit is None:
+            return True
+        return added_cost(self._problem.demands, placed.commits, self._capacity, placed.capacity) < self._limit
 
     def _demand(self, number: int, state: PlacedGroup) -> Demand:
         return state.demands.get(number, self._start[number])
@@ -160,7 +165,7 @@ class DomainSearch:
         A gang that prefers levels takes one domain of the narrowest level that has one with room for it. Below that
         level, or where no level has one, it takes as few domains of each level as will do.
         """
-        gang, members = self._choosing[place]
+        gang, members = self._gangs[place]
         needs = self._needs(members, before)
         wishes = self._wishes(max(members, key=lambda number: (self._group.required.get(number, 0), -number)))
         domains = [self._problem.domains(key) for key, _ in gang.preferred]
@@ -230,7 +235,7 @@ class DomainSearch:
         preferred = np.floor_divide(_mean(wishes, most, domains), _ALIKE)
         is_home = np.arange(domains.count) == (domains.codes[home] if home >= 0 else -1)
         cheapest = np.full(domains.count + 1, np.inf)
-        for number in self._choosing[place][1]:
+        for number in self._gangs[place][1]:
             nodes = (most.fits > 0) & (self._start[number].counts > 0)
             np.minimum.at(cheapest, domains.codes[nodes], self._start[number].first_cost[nodes].astype(np.float64))
         order = np.lexsort(
@@ -239,7 +244,8 @@ class DomainSearch:
                 cheapest[: domains.count],
                 is_untouched(most, domains, self._problem.snapshot.allocatable),
                 left_over(most, domains),
-                preferred,
+                # A gang that waits for cheap nodes takes the cheapest, or none.
+                cheapest[: domains.count] if self._limit is not None else preferred,
                 ~fits_all,
                 ~is_home,
             )
@@ -252,8 +258,8 @@ class DomainSearch:
         fine = np.ones(domains.count, dtype=np.bool_)
         kinds: dict[tuple[str, tuple[tuple[bytes, int], ...]], tuple[int, list[Need]]] = {}
         state = PlacedGroup({}, (), capacity)
-        for gang, members in self._choosing[place + 1 :]:
-            if gang.topology_key and not gang.domain and members.keys() <= self._choosing[place][1].keys():
+        for gang, members in self._gangs[place + 1 :]:
+            if gang.topology_key and not gang.domain and members.keys() <= self._gangs[place][1].keys():
                 needs = self._needs(members, state)
                 kind = gang.topology_key, tuple((need.requests.tobytes(), need.count) for need in needs)
                 count, before = kinds.get(kind, (0, needs))

@@ -22,15 +22,15 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     Args:
         capacity: what is free beside what is placed.
     """
-    choosing = [
+    asking = [
         (gang, members)
         for gang, members in zip(group.gangs, group.members, strict=True)
         if gang.topology_key and not gang.domain and members
     ]
-    if not choosing:
+    if not asking:
         return ""
-    wide = next((entry for entry in choosing if not entry[0].slice_of), None)
-    slices = [entry for entry in choosing if entry[0].slice_of and (wide is None or entry[0].slice_of == wide[0].name)]
+    wide = next((entry for entry in asking if not entry[0].slice_of), None)
+    slices = [entry for entry in asking if entry[0].slice_of and (wide is None or entry[0].slice_of == wide[0].name)]
     asked = f" in one domain of {wide[0].topology_key}" if wide is not None else ""
     if slices:
         number = f"each of {len(slices)} slices" if len(slices) > 1 else "a slice"
@@ -39,7 +39,7 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     empty = {number: count_fitting(problem.demands[number].requests, room) for number in group.demands}
     if not all(
         may_hold(_needs(problem, group, entry, empty), problem.domains(entry[0].topology_key), room).any()
-        for entry in choosing
+        for entry in asking
     ):
         return f"{asked}, and none can hold them even when empty"
     now = {number: capacity.fit_counts(problem.demands[number]) for number in group.demands}
@@ -83,8 +83,10 @@ def _freest_for_slices(problem: Problem, wide: Gang | None, key: str, slices: Se
     if len(kinds) > 1 or not len(fitting) or fitting.max() >= len(slices):
         return ""
     freest = int(fitting.argmax())
-    where = "there is" if wide is None else f"the freest, {_name(problem, wide, domains, freest)}, has"
-    return f": {where} room for {fitting[freest]} of {len(slices)} slices"
+    if wide is None:
+        return f": there is room for {fitting[freest]} of {len(slices)} slices"
+    name = _name(problem, wide, domains, freest)
+    return f": the freest, {name}, has room for {fitting[freest]} of {len(slices)} slices"
 
 
 def _name(problem: Problem, gang: Gang, domains: Domains, number: int) -> str:
