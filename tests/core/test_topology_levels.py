@@ -214,6 +214,17 @@ def test_pods_that_come_back_go_where_the_others_run() -> None:
     assert racks(plan_and_check(with_gangs(tree, ranked("g", 2, "g"), gang, used={"a1-0": 4}))) == {"a1": 2}
 
 
+def test_a_preference_beside_a_gang_that_only_exact_solving_fits() -> None:
+    """By price the gang fills the only nodes of the other one. It gives up the rack that it prefers, and both run."""
+    tree: Tree = {"a": {"a1": [1, 1]}, "b": {"b1": [1], "b2": [1]}}
+    bound = [
+        msgspec.structs.replace(pod(f"h-{at}", 1000, node_selector=(("block", "a"),)), gangs=("h",)) for at in range(2)
+    ]
+    waiting = [*ranked("g", 2, "g"), *bound]
+    result = plan_and_check(with_gangs(tree, waiting, Gang("g", 2, preferred=LEVELS), Gang("h", 2)))
+    assert len(result.placements) == 4
+
+
 @given(TREES, st.integers(1, 8))
 @settings(max_examples=examples(100))
 def test_a_preference_leaves_nobody_out(tree: Tree, count: int) -> None:
