@@ -235,6 +235,22 @@ def test_a_preference_leaves_nobody_out(tree: Tree, count: int) -> None:
     assert result.lower_bound <= result.cost
 
 
+@given(TREES, st.integers(1, 5), st.integers(1, 5))
+@settings(max_examples=examples(100))
+def test_a_preference_leaves_nobody_else_out(tree: Tree, count: int, others: int) -> None:
+    """As many pods are placed beside a gang that prefers levels as beside one that does not."""
+    bound = [
+        msgspec.structs.replace(pod(f"h-{at}", 1000, node_selector=(("block", "b0"),)), gangs=("h",))
+        for at in range(others)
+    ]
+    waiting = [*ranked("g", count, "g"), *bound]
+    plans = [
+        plan_and_check(with_gangs(tree, waiting, Gang("g", count, preferred=preferred), Gang("h", others)))
+        for preferred in (LEVELS, ())
+    ]
+    assert len(plans[0].placements) == len(plans[1].placements)
+
+
 # --- ranks ---
 
 
