@@ -54,27 +54,23 @@ def to_gang_topology(
     """
     if annotations is None:
         return None
-    names, texts = (
-        _OURS,
-        (
-            annotations.topology,
-            annotations.preferred_topology,
-            annotations.slice_topology,
-            annotations.slice_size,
-        ),
+    names = _OURS
+    texts: _Four[str | None] = (
+        annotations.topology,
+        annotations.preferred_topology,
+        annotations.slice_topology,
+        annotations.slice_size,
     )
-    if texts == _NOTHING and not any(label in ADMITTED_BY_KUEUE for label in labels or ()):
-        names, texts = (
-            _KUEUE,
-            (
-                annotations.kueue_required_topology,
-                annotations.kueue_preferred_topology,
-                annotations.kueue_slice_topology,
-                annotations.kueue_slice_size,
-            ),
-        )
     if texts == _NOTHING:
-        return None
+        names = _KUEUE
+        texts = (
+            annotations.kueue_required_topology,
+            annotations.kueue_preferred_topology,
+            annotations.kueue_slice_topology,
+            annotations.kueue_slice_size,
+        )
+        if texts == _NOTHING or any(label in ADMITTED_BY_KUEUE for label in labels or ()):
+            return None
     try:
         return _topology(names, texts)
     except ModelError as error:
