@@ -12,8 +12,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from flowcore.api.annotation_texts import MAX_INT32, annotation, label_keys, shortened, whole_number
 from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
+from flowcore.api.gang_topology import WireTopologyAnnotations, to_gang_topology
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import (
     GANG,
@@ -32,7 +34,6 @@ from flowcore.model.gang_spec import (
     KUEUE_TOTAL_COUNT,
     MAX_GANGS_IN_GROUP,
     MAX_GROUP_BYTES,
-    MAX_TOPOLOGY_LABELS,
     POD_GROUP_LABELS,
     SCHEDULED_CONDITIONS,
     VOLCANO_GROUP,
@@ -44,13 +45,11 @@ from flowcore.model.gang_spec import (
     GroupCondition,
     PodGroup,
 )
-from flowcore.model.selectors import TOPOLOGY_SEPARATOR, is_label_key
+from flowcore.model.gang_topology import GangTopology
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR
 
-_MAX_INT32 = 2**31 - 1
 #: One more than the longest name: a longer text is no name and need not be kept whole.
 _MAX_KEPT = 254
-#: Characters of an unreadable text that messages show.
-_MAX_SHOWN = 100
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -58,13 +57,12 @@ class WireSchedulingGroup(Wire):
     pod_group_name: str | None = None
 
 
-class WireGangAnnotations(Wire):
+class WireGangAnnotations(WireTopologyAnnotations):
     """The annotations about gangs, on pods and on PodGroup objects."""
 
     gang: str | None = msgspec.field(default=None, name=GANG)
     least: str | None = msgspec.field(default=None, name=GANG_MIN_MEMBER)
     group: str | None = msgspec.field(default=None, name=GANG_GROUP)
-    topology: str | None = msgspec.field(default=None, name=GANG_TOPOLOGY)
     volcano: str | None = msgspec.field(default=None, name=VOLCANO_GROUP)
     volcano_older: str | None = msgspec.field(default=None, name=VOLCANO_GROUP_OLDER)
     koordinator: str | None = msgspec.field(default=None, name=KOORDINATOR_NAME)
@@ -102,7 +100,7 @@ def to_gang(
     else:
         spec = _own_spec(key, annotations, problems)
         if _NAME.fullmatch(key.name) is None:
-            problems.insert(0, ModelError(_annotation(GANG), f'"{_short(key.name)}" is no name of a gang'))
+            problems.insert(0, ModelError(annotation(GANG), f'"{shortened(key.name)}" is no name of a gang'))
     # All gangs of a group name the same gangs: they share one value.
     spec = msgspec.structs.replace(spec, group=intern(spec.group)) if spec.group else spec
     return GangRef(key, spec), tuple(problems)
@@ -113,7 +111,7 @@ def to_group_size(annotations: WireGangAnnotations | None) -> int:
     text = None if annotations is None else annotations.group_size
     if text is None or re.fullmatch(r"[0-9]{1,10}", text) is None:
         return 0
-    return min(int(text), _MAX_INT32)
+    return min(int(text), MAX_INT32)
 
 
 def to_asks_gang(annotations: WireGangAnnotations | None) -> tuple[bool, tuple[ModelError, ...]]:
@@ -159,7 +157,7 @@ def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: 
     timeout: int | None = None
     try:
         if annotations.koordinator_least is not None:
-            min_member = _whole_number(KOORDINATOR_MIN_AVAILABLE, annotations.koordinator_least)
+            min_member = whole_number(KOORDINATOR_MIN_AVAILABLE, annotations.koordinator_least)
     except ModelError as error:
         problems.append(error)
     try:
@@ -176,7 +174,7 @@ def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: 
 
 def _kueue_spec(annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
     try:
-        return GangSpec(min_member=_whole_number(KUEUE_TOTAL_COUNT, annotations.kueue_total or ""))
+        return GangSpec(min_member=whole_number(KUEUE_TOTAL_COUNT, annotations.kueue_total or ""))
     except ModelError as error:
         problems.append(error)
     return GangSpec()
@@ -188,7 +186,7 @@ def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[Mod
     topology = ""
     try:
         if annotations.least is not None:
-            min_member = _whole_number(GANG_MIN_MEMBER, annotations.least)
+            min_member = whole_number(GANG_MIN_MEMBER, annotations.least)
     except ModelError as error:
         problems.append(error)
     try:
@@ -304,14 +302,16 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
             group = _json_group(key, annotations.koordinator_groups)
     except ModelError as error:
         problems.append(str(error))
-    try:
-        topology = topology or _label_key(annotations.topology)
-    except ModelError as error:
-        problems.append(str(error))
+    levels = to_gang_topology(annotations) or GangTopology()
+    if levels.problem:
+        problems.append(levels.problem)
     mode = spec.disruption_mode
     gang_spec = GangSpec(
-        min_member=max(0, min(min_member, _MAX_INT32)),
-        topology_key=topology,
+        min_member=max(0, min(min_member, MAX_INT32)),
+        topology_key=topology or levels.required,
+        preferred=levels.preferred,
+        slice_key=levels.slice_key,
+        slice_size=levels.slice_size,
         group=group,
         timeout=timeout,
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
@@ -374,44 +374,21 @@ def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> Pod
 # --- annotations ---
 
 
-def _annotation(name: str) -> str:
-    return f"annotation {name}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def _check_length(annotation: str, text: str) -> None:
+def _check_length(name: str, text: str) -> None:
     if len(text) > MAX_GROUP_BYTES or len(text.encode(errors="replace")) > MAX_GROUP_BYTES:
-        raise ModelError(_annotation(annotation), f"it is longer than {MAX_GROUP_BYTES // 1024} KiB")
+        raise ModelError(annotation(name), f"it is longer than {MAX_GROUP_BYTES // 1024} KiB")
 
 
-def _whole_number(annotation: str, text: str) -> int:
-    if re.fullmatch(r"[0-9]{1,10}", text) is None or not 0 < int(text) <= _MAX_INT32:
-        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no whole number above zero')
-    return int(text)
-
-
-def _duration(annotation: str, text: str) -> int:
+def _duration(name: str, text: str) -> int:
     seconds = parse_seconds(text)
     if seconds is None:
-        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no duration')
+        raise ModelError(annotation(name), f'"{shortened(text)}" is no duration')
     return max(1, seconds)
 
 
 def _label_key(text: str | None) -> str:
     """A topology: a label, or a comma-separated list of labels."""
-    if text is None:
-        return ""
-    keys = [key.strip() for key in text[: MAX_GROUP_BYTES + 1].split(",")]
-    if len(text) > MAX_GROUP_BYTES or not all(is_label_key(key) for key in keys):
-        raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
-    labels = dict.fromkeys(keys)
-    if len(labels) > MAX_TOPOLOGY_LABELS:
-        problem = f"the topology has {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
-        raise ModelError(_annotation(GANG_TOPOLOGY), problem)
-    return TOPOLOGY_SEPARATOR.join(labels)
+    return "" if text is None else TOPOLOGY_SEPARATOR.join(label_keys(GANG_TOPOLOGY, text))
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
@@ -430,19 +407,19 @@ def _json_group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
     try:
         names = msgspec.json.decode(text, type=list[str])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ModelError(_annotation(KOORDINATOR_GROUPS), f'"{_short(text)}" is no JSON list of names') from error
+        raise ModelError(annotation(KOORDINATOR_GROUPS), f'"{shortened(text)}" is no JSON list of names') from error
     return _keys(key, KOORDINATOR_GROUPS, names)
 
 
-def _keys(key: GangKey, annotation: str, names: Iterable[str]) -> tuple[GangKey, ...]:
+def _keys(key: GangKey, by: str, names: Iterable[str]) -> tuple[GangKey, ...]:
     """The named gangs and the gang that names them, all of one source; () where no other gang is named."""
     keys = {key}
     for written in names:
         namespace, slash, name = written.rpartition("/")
         if _NAME.fullmatch(name) is None or (slash and _NAME.fullmatch(namespace) is None):
-            raise ModelError(_annotation(annotation), f'"{_short(written)}" is no name of a gang')
+            raise ModelError(annotation(by), f'"{shortened(written)}" is no name of a gang')
         keys.add(GangKey(key.source, namespace or key.namespace, name))
     if len(keys) > MAX_GANGS_IN_GROUP:
         problem = f"the group has {len(keys)} gangs, {MAX_GANGS_IN_GROUP} are allowed"
-        raise ModelError(_annotation(annotation), problem)
+        raise ModelError(annotation(by), problem)
     return tuple(sorted(keys)) if len(keys) > 1 else ()

@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
 from flowcore.api.checkpoints import parse_checkpoint
+from flowcore.api.gang_topology import to_gang_topology
 from flowcore.api.gangs import to_asks_gang, to_gang, to_group_size
 from flowcore.api.pod_objects import (
     WireOwner,
@@ -81,6 +82,7 @@ def to_read_pod(
     gang, annotation_errors = to_gang(reading.scheduling_group, meta.labels, meta.annotations, namespace, intern)
     asks_gang, asking_errors = to_asks_gang(meta.annotations)
     annotation_errors = (*annotation_errors, *asking_errors)
+    gang_topology = to_gang_topology(meta.annotations, meta.labels)
     if reading.numa_problem is not None:
         annotation_errors = (*annotation_errors, reading.numa_problem)
     if not node_name and annotation_errors:
@@ -125,6 +127,7 @@ def to_read_pod(
         else 0.0,
         constraints=reading.constraints,
         gang=intern(gang) if gang is not None else None,
+        gang_topology=intern(gang_topology) if gang_topology is not None else None,
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",

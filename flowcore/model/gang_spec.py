@@ -11,7 +11,7 @@ import msgspec
 
 from flowcore.model.gang_parents import ParentKey
 
-#: Annotations of ours, on pods; the last two on PodGroup objects too.
+#: Annotations of ours, on pods; the last two on PodGroup objects too. More of them: ``gang_topology``.
 GANG = "scheduling.thalweg/gang"
 GANG_MIN_MEMBER = "scheduling.thalweg/gang-min-member"
 GANG_GROUP = "scheduling.thalweg/gang-group"
@@ -119,6 +119,10 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         min_member: how many of its pods run at once, or none; None: not said.
         topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule. Several labels, with
             ``TOPOLOGY_SEPARATOR`` between them: with one value of each.
+        preferred: labels from wide to narrow, levels within each other: its pods go to as few domains of them as will
+            do, of the narrowest one first.
+        slice_key: as ``topology_key``, for each slice of the gang by itself; "": it has no slices.
+        slice_size: how many pods are in a slice, by their ranks; 0: it has no slices.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
@@ -133,6 +137,9 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     evicted_whole: bool = False
     priority: int | None = None
     preempts: bool | None = None
+    preferred: tuple[str, ...] = ()
+    slice_key: str = ""
+    slice_size: int = 0
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):

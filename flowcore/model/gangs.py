@@ -35,6 +35,9 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         topology_key: a label, or several (``domain_value``): all of its pods go to nodes with one value of each; "": no
             such rule.
         domain: the value where some of its pods are already; "": none are, any value will do.
+        preferred: levels from wide to narrow, each a topology as ``topology_key`` and the domain where most of its pods
+            are already, "" where none are: as few domains as will do, of the narrowest level first.
+        slice_of: the gang that it is a slice of: all of its pods are of that gang too; "": of none.
         unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
@@ -46,7 +49,24 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     atomic_group: str = ""
     topology_key: str = ""
     domain: str = ""
+    preferred: tuple[tuple[str, str], ...] = ()
+    slice_of: str = ""
     unschedulable_reason: str = ""
     partially_placed: bool = False
     foreign_pods: tuple[str, ...] = ()
     to_come: tuple[PodsToCome, ...] = ()
+
+    @property
+    def chooses_domain(self) -> bool:
+        """Whether a plan has yet to choose the nodes that its pods are kept to."""
+        return bool((self.topology_key and not self.domain) or self.preferred)
+
+    @property
+    def has_topology(self) -> bool:
+        """Whether its pods are kept to nodes that are chosen for them alone."""
+        return bool(self.topology_key or self.preferred)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Its topologies, from wide to narrow."""
+        return (*((self.topology_key,) if self.topology_key else ()), *(key for key, _ in self.preferred))

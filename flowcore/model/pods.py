@@ -12,6 +12,7 @@ import msgspec
 
 from flowcore.model.data import DataSource
 from flowcore.model.gang_spec import GangRef, GangSource
+from flowcore.model.gang_topology import GangTopology
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
@@ -157,6 +158,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     constraints: InterPodConstraints | None = None
     #: The gang that it belongs to, None: to none.
     gang: GangRef | None = None
+    #: What it says itself of the topology of its gang; None: nothing.
+    gang_topology: GangTopology | None = None
     #: Terminal, and done what it was to do.
     succeeded: bool = False
     #: Uid of its controller, "" for a pod without one.

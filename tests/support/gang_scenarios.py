@@ -141,5 +141,36 @@ async def gangs_that_need_each_other(scene: ClusterScenario) -> None:
     await until(all_there, 90, lambda: "the group to be whole")
 
 
+async def a_gang_in_slices(scene: ClusterScenario) -> None:
+    """Each slice goes to one rack of the block that holds them all, and a pod that comes again to that of its slice."""
+    racks = {"narrow": (1, 1, 1, 1), "wide": (3, 3)}
+    for block, sizes in racks.items():
+        for number, cores in enumerate(sizes):
+            labels = {"example.com/block": block, "example.com/rack": f"{block}-{number}"}
+            await scene.nodes(f"{block}-{number}", cpu=str(cores), labels=labels)
+    terms = {
+        "scheduling.thalweg/gang-topology": "example.com/block",
+        "scheduling.thalweg/gang-slice-topology": "example.com/rack",
+        "scheduling.thalweg/gang-slice-size": "2",
+    }
+    pods = members(scene, "cut", 5, least=4)
+    for rank, pod in zip((0, 1, 2, 3, 1), pods, strict=True):
+        pod["metadata"]["annotations"] |= terms
+        pod["metadata"]["labels"] = pod["metadata"].get("labels", {}) | {"scheduling.thalweg/gang-rank": str(rank)}
+    await scene.api.create_many(pods[:4])
+    where = await scene.nodes_of("cut-0", "cut-1", "cut-2", "cut-3")
+    assert where["cut-0"] == where["cut-1"] != where["cut-2"] == where["cut-3"]
+    assert set(where.values()) == {"wide-0", "wide-1"}
+    await scene.delete("cut-1")
+    await scene.api.create(pods[4])
+    assert await scene.node_of("cut-4") == where["cut-0"]
+
+
 #: All of them.
-SCENARIOS = (more_gangs_than_fit, a_gang_that_comes_bit_by_bit, a_gang_that_loses_a_pod, gangs_that_need_each_other)
+SCENARIOS = (
+    more_gangs_than_fit,
+    a_gang_that_comes_bit_by_bit,
+    a_gang_that_loses_a_pod,
+    gangs_that_need_each_other,
+    a_gang_in_slices,
+)

@@ -20,7 +20,7 @@ from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, domain_value
 from flowcore.planning.problem.passes.constraint_gangs import with_constraint_gangs
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
@@ -164,7 +164,8 @@ def check_gangs(snapshot: Snapshot, result: RoundResult) -> None:
         assert len(nodes) >= gang.min_placed, f"{name} is half-placed: {len(nodes)} of {gang.min_placed}"
         if gang.topology_key:
             found = {
-                dict(snapshot.table.nodes[snapshot.table.index[node]].labels).get(gang.topology_key) for node in nodes
+                domain_value(snapshot.table.nodes[snapshot.table.index[node]].labels, gang.topology_key)
+                for node in nodes
             }
             assert len(found) == 1, f"{name} is in several domains: {found}"
             assert None not in found, f"{name} is in no domain"

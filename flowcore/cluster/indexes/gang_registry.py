@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
+from flowcore.cluster.gang_specs.topology_agreement import with_pod_topology
 from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
@@ -324,6 +325,7 @@ class GangRegistry:
             resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
         else:
             resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
+        resolved = with_pod_topology(key, resolved, pods)
         members = members_of.without(resolved.non_members)
         return GangState(
             resolved.spec,
@@ -363,4 +365,4 @@ def _state_of(pod: Pod) -> str:
 
 
 def _identity(pod: Pod) -> tuple[object, ...]:
-    return pod.uid, pod.gang, _state_of(pod), pod.node_name, pod.owner, bool(pod.blocked_reason)
+    return pod.uid, pod.gang, pod.gang_topology, _state_of(pod), pod.node_name, pod.owner, bool(pod.blocked_reason)

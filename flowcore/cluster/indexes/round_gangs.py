@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from flowcore.cluster.gang_specs.gang_slices import slice_gangs, slices_of
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.model.gang_spec import GangKey, GangSource
+from flowcore.model.gang_spec import GangKey, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR
 
 #: (node, label) -> the node's value of the label; "" where it has none.
 DomainOf = Callable[[str, str], str]
@@ -72,18 +74,53 @@ class RoundGangs:
                     [position],
                 )
         for key, positions in self._positions.items():
-            gang = self._gang(key)
-            if gang is not None:
-                self._add(gang, positions)
+            self._add_gangs(key, positions)
             yield
         self.gangs.sort(key=lambda gang: gang.name)
 
     def _add(self, gang: Gang, positions: Sequence[int]) -> None:
         self.gangs.append(gang)
         for position in positions:
-            self.gang_names[position] = (gang.name,)
+            self.gang_names[position] = (*self.gang_names[position], gang.name)
+
+    def _add_gangs(self, key: GangKey, positions: Sequence[int]) -> None:
+        """Adds a gang, and its slices as gangs that share its pods."""
+        gang, slices = self._gang(key), list[tuple[Gang, list[int]]]()
+        if gang is None or not gang.unschedulable_reason:
+            slices = self._slices(key, positions, "" if gang is None else gang.atomic_group)
+        late = {
+            position for gang_of_slice, places in slices if gang_of_slice.unschedulable_reason for position in places
+        }
+        if gang is not None:
+            self._add(gang, [position for position in positions if position not in late])
+        for gang_of_slice, places in slices:
+            self._add(gang_of_slice, places)
+
+    def _slices(self, key: GangKey, positions: Sequence[int], atomic_group: str) -> list[tuple[Gang, list[int]]]:
+        """The slices of a gang with pods that wait, each with their positions."""
+        progress = self.progress(key)
+        if not progress.slices:
+            return []
+        in_slices: dict[int, list[int]] = {}
+        for position in positions:
+            number = progress.slices.get(self._pending[position][0].key)
+            if number is not None:
+                in_slices.setdefault(number, []).append(position)
+        counts: dict[int, Counter[str]] = {}
+        for pod, node in self._nodes(key):
+            number = progress.slices.get(pod)
+            if number is not None and (value := self._domain_of(node, progress.spec.slice_key)):
+                counts.setdefault(number, Counter())[value] += 1
+        homes = {number: _most_common(values) for number, values in counts.items()}
+        alone = len(positions) - sum(map(len, in_slices.values()))
+        waiting = {number: len(places) for number, places in in_slices.items()}
+        gangs = slice_gangs(
+            key, progress.spec, waiting, homes, progress.missing, alone, atomic_group, begun=progress.placed > 0
+        )
+        return [(gang, in_slices[number]) for number, gang in gangs.items()]
 
     def _gang(self, key: GangKey) -> Gang | None:
+        """A gang as a whole; None: it asks for nothing that its pods by themselves do not ask for."""
         progress = self.progress(key)
         spec = progress.spec
         unschedulable_reason = progress.unschedulable_reason
@@ -98,6 +135,7 @@ class RoundGangs:
             atomic_group=_atomic_group_name(spec.group) if progress.missing > 0 and not unschedulable_reason else "",
             topology_key=spec.topology_key,
             domain=self._domain(key, spec.topology_key) if spec.topology_key else "",
+            preferred=self._levels(key, spec) if progress.missing > 0 else (),
             unschedulable_reason=unschedulable_reason,
             partially_placed=progress.missing > 0 and progress.placed > 0,
             foreign_pods=self._foreign_pods(key)
@@ -134,13 +172,32 @@ class RoundGangs:
         """Whether a gang names this group. Each gang's group is compared once."""
         return self._group(self.progress(key).spec.group) is group
 
+    def _levels(self, key: GangKey, spec: GangSpec) -> tuple[tuple[str, str], ...]:
+        """The levels that a gang prefers, each within those before it, and its domain at each."""
+        labels = spec.topology_key.split(TOPOLOGY_SEPARATOR) if spec.topology_key else []
+        levels = []
+        for label in spec.preferred:
+            labels = list(dict.fromkeys((*labels, label)))
+            topology = TOPOLOGY_SEPARATOR.join(labels)
+            levels.append((topology, self._domain(key, topology)))
+        return tuple(levels)
+
     def _domain(self, key: GangKey, topology: str) -> str:
         """The domain of most of its pods: others may have placed them in several."""
+        return _most_common(
+            Counter(value for _, node in self._nodes(key) if (value := self._domain_of(node, topology)))
+        )
+
+    def _nodes(self, key: GangKey) -> Iterator[tuple[str, str]]:
+        """Its pods that have a node or are on their way to one, and the node."""
         waiting, bound = self._registry.members(key)
-        nodes = [pod.node_name for pod in bound.values()]
-        nodes += [self._reserved[pod] for pod in waiting if pod in self._reserved]
-        counts = Counter(value for node in nodes if (value := self._domain_of(node, topology)))
-        return min(counts, key=lambda value: (-counts[value], value), default="")
+        yield from ((name, pod.node_name) for name, pod in bound.items())
+        yield from ((name, self._reserved[name]) for name in waiting if name in self._reserved)
+
+
+def _most_common(counts: Mapping[str, int]) -> str:
+    """The most frequent value, of several the first by name; "" where there is none."""
+    return min(counts, key=lambda value: (-counts[value], value), default="")
 
 
 class _GangProgress:
@@ -151,6 +208,7 @@ class _GangProgress:
         missing: how many more it needs; zero or less where it has enough.
         has_waiting: whether any of its pods waits.
         deliveries: how the plans of its pods in this round are delivered.
+        slices: pod -> slice (``slices_of``).
         unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
             where it may.
     """
@@ -179,6 +237,10 @@ class _GangProgress:
             self.unschedulable_reason = self._find_reason(
                 key, pending, waiting, reserved, paused, f"{exist} of {needed}" if exist < needed else ""
             )
+        self.slices: Mapping[str, int] = {}
+        if self.spec.slice_size and not self.unschedulable_reason:
+            self.slices, self.unschedulable_reason = slices_of(key, self.spec, [*waiting.values(), *bound.values()])
+            self.missing = max(1, self.missing) if self.unschedulable_reason else self.missing
 
     def _find_reason(
         self,

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.methods.domain_search import DomainSearch
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
-
-#: Choices of domains that are really tried for a group that must be in one domain.
-_MAX_DOMAIN_TRIES = 8
 
 
 class AdmissionRun:
@@ -74,7 +71,7 @@ class AdmissionRun:
             return
         if len(group) == 1:
             if not self._any_domain[groups[0]]:
-                self._place_in_one_domain(int(groups[0]))
+                self._place_in_domains(int(groups[0]))
             elif self._alone[groups[0]]:
                 self._place_by_cost(int(groups[0]))
             return
@@ -215,18 +212,11 @@ class AdmissionRun:
         """What a group must cost less than; None: whatever it costs."""
         return self._problem.atomic_groups.all[group].unscheduled_cost if self._waits[group] else None
 
-    def _place_all(
-        self,
-        cost_matrix: CostMatrix,
-        order: Sequence[tuple[int, int]],
-        demand_indices: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> bool:
+    def _place_all(self, cost_matrix: CostMatrix, order: Sequence[tuple[int, int]], limit: int | None = None) -> bool:
         """Places pods by cost, all or none.
 
         Args:
-            order: demand of the cost matrix, and how many pods.
-            demand_indices: number in the problem of each demand of the cost matrix; None: the same.
+            order: demand, and how many pods.
             limit: what they must cost less than.
         """
         capacity = self._capacity.copy()
@@ -235,81 +225,27 @@ class AdmissionRun:
             return False
         if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) >= limit:
             return False
-        if demand_indices is not None:
-            commits = [Commit(demand_indices[commit.demand], commit.node, commit.count) for commit in commits]
         self._capacity = capacity
         self._commits += commits
         self._changes.append(np.array([commit.node for commit in commits], dtype=np.int64))
         return True
 
-    def _place_in_one_domain(self, group: int) -> None:
-        """Finds domains in which all pods that a group needs are really placed."""
+    def _place_in_domains(self, group: int) -> None:
+        """Finds domains in which all pods that a group needs are placed."""
         atomic_group = self._problem.atomic_groups.all[group]
-        required, indices = atomic_group.required, sorted(atomic_group.demands)
-        for tries, allowed_nodes in enumerate(self._domain_choices(atomic_group, 0, {})):
-            if tries == _MAX_DOMAIN_TRIES:
-                return
-            restricted = [
-                self._demands[demand].restricted_to(allowed_nodes[demand])
-                if demand in allowed_nodes
-                else self._demands[demand]
-                for demand in indices
-            ]
-            order = [(number, required[demand]) for number, demand in enumerate(indices) if demand in required]
-            order.sort(key=lambda entry: -restricted[entry[0]].dominant_share)
-            if self._place_all(CostMatrix(restricted, self._problem.start), order, indices, self._limit(group)):
-                for index, demand in zip(indices, restricted, strict=True):
-                    if index in allowed_nodes:
-                        self._demands[index], self._restricted = demand, None
-                        self._fit_counts.pop(index, None)
-                        self._exhausted[index] = not demand.counts.any()
-                self._admitted[group] = True
-                return
-
-    def _domain_choices(
-        self, atomic_group: AtomicGroup, number: int, allowed_nodes: dict[int, Bools]
-    ) -> Iterator[dict[int, Bools]]:
-        """For one choice of domains after the other: the nodes that each demand is restricted to, bool[N].
-
-        Only domains that seem to fit what is needed; those that fit all pods of the gang first, then the cheapest.
-
-        Args:
-            number: of the gang that chooses next.
-            allowed_nodes: as the gangs before it chose.
-        """
-        if number == len(atomic_group.gangs):
-            yield allowed_nodes
+        placed = DomainSearch(
+            self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of, self._limit(group)
+        ).run()
+        if placed is None:
             return
-        gang, members = atomic_group.gangs[number], atomic_group.members[number]
-        if not gang.topology_key or gang.domain:
-            yield from self._domain_choices(atomic_group, number + 1, allowed_nodes)
-            return
-        domains = self._problem.domains(gang.topology_key)
-        codes, count = domains.codes, domains.count
-        fits_needed, fits_all = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
-        cost = np.zeros(count)
-        for demand, places in members.items():
-            usable = domains.labelled & allowed_nodes[demand] if demand in allowed_nodes else domains.labelled
-            constraints = self._demands[demand].constraints
-            if constraints.anti_affinity or constraints.caps:
-                usable = usable & ~self._capacity.domain_counts.blocked(constraints)
-            fit_counts = np.where(usable, self._fit_counts_of(demand), 0)
-            fitting = domains.totals(np.minimum(fit_counts, len(places)))[:count]
-            # Of a demand that several gangs share each may need only some pods.
-            need = min(atomic_group.required.get(demand, 0), len(places))
-            fits_needed &= fitting >= need
-            fits_all &= fitting >= len(places)
-            cheapest = np.full(count, np.inf)
-            nodes = usable & (fit_counts > 0)
-            np.minimum.at(cheapest, codes[nodes], self._problem.demands[demand].first_cost[nodes])
-            cost += need * np.where(np.isfinite(cheapest), cheapest, 0.0)
-        for code in np.lexsort((np.arange(count), cost, ~fits_all)).tolist():
-            if fits_needed[code]:
-                here = codes == code
-                chosen = {
-                    demand: allowed_nodes[demand] & here if demand in allowed_nodes else here for demand in members
-                }
-                yield from self._domain_choices(atomic_group, number + 1, allowed_nodes | chosen)
+        self._capacity = placed.capacity
+        self._commits += placed.commits
+        self._changes.append(np.array([commit.node for commit in placed.commits], dtype=np.int64))
+        for index, demand in placed.demands.items():
+            self._demands[index], self._restricted = demand, None
+            self._fit_counts.pop(index, None)
+            self._exhausted[index] = not demand.counts.any()
+        self._admitted[group] = True
 
     def _fit_counts_of(self, index: int) -> Int64s:
         """int64[N]: how many pods of a demand fit each node now. Not to be written to."""

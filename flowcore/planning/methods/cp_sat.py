@@ -72,7 +72,8 @@ def solve_exact(
     """A candidate that seems better than a known one, completed with all that fits; None if none does.
 
     Pods with host ports, or with constraints that do more than forbid, stay where the known candidate has them, and
-    groups with such pods stay admitted or not. Groups that must be in one domain keep theirs, or stay out.
+    groups with such pods stay admitted or not. Groups that must be in one domain keep theirs, or stay out. Those that
+    prefer domains keep theirs, or go to any nodes.
 
     Args:
         work: CP-SAT's deterministic time.
@@ -80,7 +81,7 @@ def solve_exact(
     atomic_groups, demands, immovable = problem.atomic_groups.all, candidate.demands, problem.immovable
     decidable = [
         not group.unschedulable_reason
-        and (group.any_domain or bool(candidate.admitted[number]))
+        and (not group.needs_domain or bool(candidate.admitted[number]))
         and not immovable[list(group.demands)].any()
         for number, group in enumerate(atomic_groups)
     ]
@@ -157,6 +158,31 @@ def solve_exact(
         capacity=capacity,
     )
     return complete(problem, solved, full=True)
+
+
+def solve_without_preferences(
+    problem: Problem, candidate: Candidate, subproblem: Subproblem, *, work: float, seed: int
+) -> Candidate | None:
+    """A candidate that leaves fewer pods than a known one, as groups give up the domains that they only prefer.
+
+    None: there is none. The arguments are those of ``solve_exact``.
+    """
+    groups = problem.atomic_groups.all
+    released = {
+        demand
+        for number, group in enumerate(groups)
+        if candidate.admitted[number] and not group.any_domain and not group.needs_domain
+        for demand in group.demands
+    }
+    left = sum(unplaced_counts(candidate.commits, problem.demands))
+    if not released or not left:
+        return None
+    demands = tuple(
+        problem.demands[number] if number in released else demand for number, demand in enumerate(candidate.demands)
+    )
+    solution = solve_exact(problem, replace(candidate, demands=demands), subproblem, work=work, seed=seed)
+    fewer = solution is not None and sum(unplaced_counts(solution.commits, problem.demands)) < left
+    return solution if fewer else None
 
 
 def worth_solving(problem: Problem, candidate: Candidate) -> bool:

@@ -143,7 +143,7 @@ def _namespaces(atomic_group: AtomicGroup, problem: Problem) -> set[str]:
 
 
 def _overdue(atomic_group: AtomicGroup, problem: Problem) -> bool:
-    if atomic_group.unschedulable_reason or not atomic_group.waiting_since or not atomic_group.any_domain:
+    if atomic_group.unschedulable_reason or not atomic_group.waiting_since or atomic_group.needs_domain:
         return False
     if any(problem.demands[number].waits for number in atomic_group.demands):
         return False  # it waits for cheaper nodes, not for room

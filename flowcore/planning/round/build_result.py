@@ -9,6 +9,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.planning.methods.resident_bound import bound_beside
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.by_rank import by_rank
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
@@ -84,9 +85,13 @@ def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement]
         ((commit.demand, commit.node, commit.count) for commit in candidate.commits),
         [demand.constraints for demand in demands],
     )
-    orders = [
-        iter(atomic_groups.placement_order(number, candidate.admitted).tolist()) for number in range(len(demands))
-    ]
+    nodes_of: dict[int, list[int]] = {}
+    for commit in candidate.commits:
+        nodes_of.setdefault(commit.demand, []).extend([commit.node] * commit.count)
+    orders = {
+        number: iter(by_rank(problem, number, atomic_groups.placement_order(number, candidate.admitted), of_demand))
+        for number, of_demand in nodes_of.items()
+    }
     pending = [np.ones(demand.count, dtype=np.bool_) for demand in demands]
     placements = []
     for commit in candidate.commits:

@@ -19,7 +19,7 @@ from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
-from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
+from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_without_preferences
 from flowcore.planning.methods.level_order import in_level_order
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.relaxation import RelaxedSolution
@@ -304,7 +304,9 @@ class Round:
         known = complete(self._searched, self._best_searched())
         solution = None
         if self._runs("gangs by CP-SAT"):
-            solution = solve_exact(self._searched, known, subproblem, work=work, seed=self._seed + number)
+            for solve in (solve_exact, solve_without_preferences):
+                if solution is None or not is_better(self._searched, solution, known):
+                    solution = solve(self._searched, known, subproblem, work=work, seed=self._seed + number)
         changed = solution is not None and is_better(self._searched, solution, known)
         if not number or changed or bool((known.admitted != self._candidate.admitted).any()):
             self._adopt(solution if solution is not None and changed else known)

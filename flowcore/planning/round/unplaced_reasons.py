@@ -16,6 +16,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.methods.admission import fit_counts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.domain_shortage import domain_shortage
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import pods_by_node
 from flowcore.planning.problem.problem import Problem
@@ -73,10 +74,13 @@ class UnplacedReasons:
     def _pod_reason(self, number: int, place: int) -> Reason:
         problem, candidate = self._problem, self._candidate
         group, run_filter = problem.demands[number].group, problem.cache.run_filter
-        for name in group.pods[0].gangs:
-            gang = problem.snapshot.gangs.get(name)
-            if gang is not None and gang.topology_key:
-                return self._domain_reason(gang, number)
+        gangs = [problem.snapshot.gangs[name] for name in group.pods[0].gangs if name in problem.snapshot.gangs]
+        for gang in gangs:
+            if nowhere := no_domain(gang, problem.snapshot.table):
+                return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        kept = next((gang for gang in gangs if gang.topology_key), None)
+        if kept is not None:
+            return self._domain_reason(kept, number)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
@@ -136,9 +140,6 @@ class UnplacedReasons:
     def _domain_reason(self, gang: Gang, number: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""
         table = self._problem.snapshot.table
-        nowhere = no_domain(gang, table)
-        if nowhere:
-            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
         if gang.domain:
             text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
             return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({number: 1}))
@@ -193,19 +194,14 @@ class UnplacedReasons:
 
     def _group_shortage(self, number: int, group: AtomicGroup) -> str:
         needs = f"{group.name} needs {pods(group.size)} at once"
-        for gang in group.gangs:
-            if gang.topology_key and not gang.domain:
-                return f"{needs} in one domain of {gang.topology_key}, {self._domain_shortage(group)}."
+        shortage = domain_shortage(self._problem, group, self._candidate.capacity)
+        if shortage:
+            return f"{needs}{shortage}."
         held = self._candidate.held
         if held is not None and held.group == number:
             count = sum(commit.count for commit in held.commits)
             return f"{needs}, and room for {count} pods is held for it."
         return f"{needs}, and there is room for {self._fit_counts.get(number, 0)} beside what is placed."
-
-    def _domain_shortage(self, group: AtomicGroup) -> str:
-        if _fits_empty_domain(self._problem, group):
-            return "and none has room for them beside what is placed"
-        return "and none can hold them even when empty"
 
 
 def with_causes_beside_room(problem: Problem, result: RoundResult) -> RoundResult:
@@ -285,28 +281,6 @@ def _room_with_leavers(snapshot: Snapshot) -> Int64s | None:
         if node in snapshot.table.index:
             room[snapshot.table.index[node]] += snapshot.vector(usage)
     return room
-
-
-def _fits_empty_domain(problem: Problem, group: AtomicGroup) -> bool:
-    """Whether an empty domain could hold all pods of a group: each demand by itself, and their requests in sum."""
-    empty = np.maximum(problem.snapshot.allocatable, 0)
-    for gang, members in zip(group.gangs, group.members, strict=True):
-        if not gang.topology_key or gang.domain:
-            continue
-        domains = problem.domains(gang.topology_key)
-        codes, labelled = domains.codes, domains.labelled
-        enough = np.ones(domains.count, dtype=np.bool_)
-        requested = np.zeros((domains.count, empty.shape[1]))
-        for number, places in members.items():
-            demand, need = problem.demands[number], min(group.required.get(number, 0), len(places))
-            counts = np.where(demand.allowed, count_fitting(demand.requests, empty), 0)
-            enough &= np.bincount(codes[labelled], np.minimum(counts, need)[labelled], domains.count) >= need
-            requested += need * demand.requests.astype(np.float64)
-        total = np.zeros(requested.shape)
-        np.add.at(total, codes[labelled], empty[labelled].astype(np.float64))
-        if not (enough & ((total >= requested) | (requested == 0)).all(axis=1)).any():
-            return False
-    return True
 
 
 def _sentence(text: str) -> str:

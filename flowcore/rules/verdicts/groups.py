@@ -63,12 +63,12 @@ def group(
 
     Args:
         classes: replacements of classes in which some part makes no difference here; other classes stay.
-        gangs: by name. Pods of a gang that must be in one domain are interchangeable among each other only: their nodes
+        gangs: by name. Pods of a gang with a topology are interchangeable among each other only: their nodes
             are chosen for them alone.
         apart: classes, before they are replaced, of which one pod decides on what nodes the others do: each of their
             pods is a group of its own.
     """
-    one_domain = {name for name, gang in gangs.items() if gang.topology_key}
+    one_domain = {name for name, gang in gangs.items() if gang.has_topology}
     readers = _LabelReaders(pending, pod_index)
     groups: dict[
         tuple[

@@ -59,8 +59,13 @@ class AtomicGroup:
 
     @property
     def any_domain(self) -> bool:
-        """Whether no gang of it has yet to choose a topology domain."""
-        return not any(gang.topology_key and not gang.domain for gang in self.gangs)
+        """Whether no gang of it has yet to choose the domains that its pods are kept to."""
+        return not any(gang.chooses_domain for gang in self.gangs)
+
+    @property
+    def needs_domain(self) -> bool:
+        """Whether a gang of it must be in one domain and has yet to choose it."""
+        return any(gang.topology_key and not gang.domain for gang in self.gangs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +150,7 @@ def _gang_named(name: str, snapshot: Snapshot) -> Gang:
 
 def _is_constrained(gang: Gang) -> bool:
     """Whether a gang asks for anything that its pods by themselves, kept to its domain, do not."""
-    return gang.min_placed > 0 or bool(gang.unschedulable_reason) or bool(gang.topology_key and not gang.domain)
+    return gang.min_placed > 0 or bool(gang.unschedulable_reason) or gang.chooses_domain
 
 
 def _gangs_by_group(

@@ -85,7 +85,7 @@ def compare_one_by_one(scenario: Scenario, plan: ScenarioPlan, models: Mapping[s
         {placement.pod.key for placement in outcome.placements} for outcome in (result, sequential)
     )
     return Comparison(
-        gangs=sum(gang.min_placed > 0 for gang in snapshot.gangs.values()),
+        gangs=sum(gang.min_placed > 0 and not gang.slice_of for gang in snapshot.gangs.values()),
         allocatable={name: amount for name, amount in _amounts(snapshot, snapshot.allocatable).items() if amount},
         used_before=_amounts(snapshot, snapshot.used),
         thalweg=_outcome(snapshot, result, len(plan.skipped)),
@@ -114,7 +114,7 @@ def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> Place
         moved=sum(bool(each.to) for each in result.evictions),
         evicted=sum(not each.to for each in result.evictions),
         waiting=len(result.unplaced) + not_planned,
-        whole_gangs=len(whole),
+        whole_gangs=sum(not snapshot.gangs[name].slice_of for name in whole),
         pods_of_incomplete_gangs=members,
         used=_amounts(snapshot, result.after.used),
         held_by_incomplete_gangs=dict(held),
@@ -122,14 +122,19 @@ def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> Place
 
 
 def _whole_gangs(snapshot: Snapshot, placements: Iterable[Placement]) -> set[str]:
-    """Names of the gangs that needed pods and have them; of gangs that need each other all or none."""
+    """Names of the gangs that needed pods and have them; of gangs that need each other, and of slices, all or none."""
     nodes = defaultdict[str, list[int]](list)
     for placement in placements:
         for name in placement.pod.gangs:
             nodes[name].append(snapshot.table.index[placement.node])
     asking = [gang for gang in snapshot.gangs.values() if gang.min_placed > 0]
-    incomplete = {gang.atomic_group or gang.name for gang in asking if not _is_whole(gang, nodes[gang.name], snapshot)}
-    return {gang.name for gang in asking if (gang.atomic_group or gang.name) not in incomplete}
+    incomplete = {_whole_name(gang) for gang in asking if not _is_whole(gang, nodes[gang.name], snapshot)}
+    return {gang.name for gang in asking if _whole_name(gang) not in incomplete}
+
+
+def _whole_name(gang: Gang) -> str:
+    """What is placed as a whole with a gang."""
+    return gang.atomic_group or gang.slice_of or gang.name
 
 
 def _is_whole(gang: Gang, nodes: list[int], snapshot: Snapshot) -> bool:

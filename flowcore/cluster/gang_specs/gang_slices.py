@@ -1,0 +1,82 @@
+"""The slices of a gang: its pods by their ranks, so many in each. Each slice is a gang that shares its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from flowcore.model.gang_spec import GangKey, GangSpec
+from flowcore.model.gang_topology import MAX_SLICES, rank_of
+from flowcore.model.gangs import Gang
+from flowcore.model.pods import Pod
+
+
+def slices_of(key: GangKey, spec: GangSpec, pods: Iterable[Pod]) -> tuple[Mapping[str, int], str]:
+    """Key of a pod -> its slice, from 0 on; and why nobody can tell, "" where it is told.
+
+    Where pods ask for slices, those that do not are in none, such as a launcher. Where a PodGroup asks for them, all
+    pods are in one.
+
+    Args:
+        spec: with slices.
+        pods: its members, waiting and bound.
+    """
+    members = list(pods)
+    sliced = [pod for pod in members if pod.gang_topology is not None and pod.gang_topology.slice_size] or members
+    size, named = max(spec.min_member or 0, len(sliced)), key.display_name
+    holders: dict[int, Pod] = {}
+    for pod in sorted(sliced, key=lambda pod: pod.key):
+        rank = rank_of(pod.labels, size)
+        if rank is None:
+            return {}, f"{named}: it has slices, and {pod.key} has no label with its rank"
+        holder = holders.setdefault(rank, pod)
+        if holder is not pod:
+            return {}, f"{named}: it has slices, and {holder.key} and {pod.key} have the same rank {rank}"
+    slices = {pod.key: rank // spec.slice_size for rank, pod in holders.items()}
+    count = len(set(slices.values()))
+    if count > MAX_SLICES:
+        return {}, f"{named}: it has {count} slices of {spec.slice_size}, {MAX_SLICES} are allowed"
+    return slices, ""
+
+
+def slice_gangs(
+    key: GangKey,
+    spec: GangSpec,
+    waiting: Mapping[int, int],
+    homes: Mapping[int, str],
+    missing: int,
+    alone: int,
+    atomic_group: str,
+    *,
+    begun: bool,
+) -> dict[int, Gang]:
+    """The slices with pods that wait, each as a gang.
+
+    While the gang lacks pods, the slices that it needs are placed with it, whole. Those beyond that come after it,
+    since part of a slice is no use. Of a gang that has what it needs, pods come back one by one to their slice.
+
+    Args:
+        waiting: slice -> how many of its pods wait and can be planned.
+        homes: slice -> the domain of most of its pods that have a node.
+        missing: how many pods the gang lacks.
+        alone: pods that wait and are in no slice.
+        atomic_group: of the gang.
+        begun: whether pods of the gang have a node.
+    """
+    gangs, lacking = dict[int, Gang](), missing - alone
+    for number in sorted(waiting, key=lambda number: (number not in homes, number)):
+        name, count = f"{key.display_name} slice {number}", waiting[number]
+        if missing > 0 >= lacking:
+            reason = f"{name} is placed after the slices that the gang needs"
+            gangs[number] = Gang(name, count, slice_of=key.display_name, unschedulable_reason=reason)
+            continue
+        lacking -= count
+        gangs[number] = Gang(
+            name,
+            0 if missing <= 0 and number in homes else count,
+            atomic_group,
+            slice_of=key.display_name,
+            topology_key=spec.slice_key,
+            domain=homes.get(number, ""),
+            partially_placed=missing > 0 and begun,
+        )
+    return gangs

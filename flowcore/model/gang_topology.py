@@ -1,0 +1,90 @@
+"""What a pod itself says of the topology of its gang, and its rank in it.
+
+Sources: keps/2724-topology-aware-scheduling of Kueue, its api/kueue topology_types.go and
+pkg/controller/tas/topology_ungater.go (ranks of JobSets).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from flowcore.model.selectors import Labels, value_of
+
+#: Annotations of ours, on pods and on PodGroup objects.
+GANG_PREFERRED_TOPOLOGY = "scheduling.thalweg/gang-preferred-topology"
+GANG_SLICE_TOPOLOGY = "scheduling.thalweg/gang-slice-topology"
+GANG_SLICE_SIZE = "scheduling.thalweg/gang-slice-size"
+
+_KUEUE = "kueue.x-k8s.io/"
+KUEUE_REQUIRED_TOPOLOGY = _KUEUE + "podset-required-topology"
+KUEUE_PREFERRED_TOPOLOGY = _KUEUE + "podset-preferred-topology"
+KUEUE_SLICE_TOPOLOGY = _KUEUE + "podset-slice-required-topology"
+KUEUE_SLICE_SIZE = _KUEUE + "podset-slice-size"
+
+#: Labels of pods that Kueue has let in: it has chosen their domains itself, by these annotations.
+ADMITTED_BY_KUEUE: Final = (_KUEUE + "tas", _KUEUE + "podset", _KUEUE + "managed")
+
+#: Most slices of a gang: each is looked at by itself.
+MAX_SLICES = 128
+
+_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+#: Labels with a pod's rank; the first one that a pod has counts. Pods of LeaderWorkerSets have the last one too.
+RANK_LABELS: Final = (
+    "scheduling.thalweg/gang-rank",
+    _KUEUE + "pod-group-pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    _WORKER_INDEX,
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+)
+#: Of the Jobs of a replicated job: which of them a pod is of, and how many there are. Each counts its ranks from 0.
+_JOB_INDEX, _JOB_COUNT = "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/replicatedjob-replicas"
+#: Digits of the largest number that is read.
+_MAX_DIGITS = 9
+
+
+class GangTopology(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What the annotations of a pod say of its gang's topology.
+
+    Attributes:
+        required: as ``GangSpec.topology_key``, and so are these.
+        preferred, slice_key, slice_size: as in ``GangSpec``.
+        problem: the first annotation that cannot be read, and why; "": all can.
+    """
+
+    required: str = ""
+    preferred: tuple[str, ...] = ()
+    slice_key: str = ""
+    slice_size: int = 0
+    problem: str = ""
+
+
+def job_and_rank(labels: Labels) -> tuple[int, int] | None:
+    """Which Job of its gang a pod is of, and its rank there, each from 0 on; None: its labels do not say it.
+
+    Only gangs of a JobSet have more than one Job.
+    """
+    label = next((key for key in RANK_LABELS if value_of(labels, key) is not None), "")
+    index = _number(labels, label)
+    if index is None:
+        return None
+    if label == _WORKER_INDEX:  # the leader, 0, is a gang of its own
+        return 0, max(0, index - 1)
+    return _number(labels, _JOB_INDEX) or 0, index
+
+
+def rank_of(labels: Labels, size: int) -> int | None:
+    """The rank of a pod in its gang, from 0 on; None: its labels do not say it.
+
+    Args:
+        size: how many pods its gang has. A rank of a JobSet counts the pods of the Jobs before its own.
+    """
+    job, jobs = job_and_rank(labels), _number(labels, _JOB_COUNT)
+    return None if job is None else job[0] * (size // jobs if jobs else 0) + job[1]
+
+
+def _number(labels: Labels, label: str) -> int | None:
+    text = value_of(labels, label)
+    return int(text) if text and len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal() else None

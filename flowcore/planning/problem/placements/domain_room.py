@@ -1,0 +1,124 @@
+"""How many pods of a gang the domains of a topology have room for, beside what is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.topology.domains import Domains
+
+#: More pods of a kind than this fit no node: so sums over nodes stay within int64.
+_MOST = 2**31
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """Pods of a gang that ask for the same amounts.
+
+    Attributes:
+        requests: int64[R], what one asks for.
+        count: how many are needed at once.
+        wanted: how many there are.
+        usable: bool[N], nodes that may take any of them.
+        fits: int64[N], how many of them each node has room for at most.
+    """
+
+    requests: Int64s
+    count: int
+    wanted: int
+    usable: Bools
+    fits: Int64s
+
+    def totals(self, domains: Domains) -> Int64s:
+        """int64[D]: how many fit each domain."""
+        return domains.totals(np.minimum(self.fits, _MOST))[: domains.count]
+
+    def within(self, nodes: Bools) -> Need:
+        """The same on these nodes only, bool[N]."""
+        return replace(self, usable=self.usable & nodes, fits=np.where(nodes, self.fits, 0))
+
+
+def needs_of(
+    members: Mapping[int, Sequence[int]],
+    required: Mapping[int, int],
+    demands: Mapping[int, Demand],
+    fits: Mapping[int, Int64s],
+    capacity: FreeCapacity | None,
+) -> list[Need]:
+    """What a gang needs, the kind of which it needs most first.
+
+    Args:
+        members: demand -> the places of its pods that are of the gang.
+        required: demand -> how many pods of it the atomic group needs. Of a demand that several gangs share each may
+            need only some.
+        fits: demand -> int64[N], how many of its pods each node has room for.
+        capacity: what is placed, for rules between pods; None: nothing is.
+    """
+    by_requests: dict[bytes, Need] = {}
+    for index, places in members.items():
+        demand, constraints = demands[index], demands[index].constraints
+        usable = demand.allowed
+        if capacity is not None and (constraints.anti_affinity or constraints.caps):
+            usable = usable & ~capacity.domain_counts.blocked(constraints)
+        fitting = np.where(usable, fits[index], 0)
+        count, wanted, kind = min(required.get(index, 0), len(places)), len(places), demand.requests.tobytes()
+        before = by_requests.get(kind)
+        if before is not None:
+            # Pods of a kind may be kept to different nodes. No node takes more of both than of the one that fits more.
+            count, wanted = count + before.count, wanted + before.wanted
+            usable, fitting = usable | before.usable, np.maximum(fitting, before.fits)
+        by_requests[kind] = Need(demand.requests, count, wanted, usable, fitting)
+    return sorted(by_requests.values(), key=lambda need: -need.count)
+
+
+def may_hold(needs: Sequence[Need], domains: Domains, free: Int64s) -> Bools:
+    """bool[D]: domains that may hold all that is needed: each kind by itself, and the sum of all kinds.
+
+    A domain that holds it is never ruled out.
+
+    Args:
+        free: int64[N, R].
+    """
+    fine = np.ones(domains.count, dtype=np.bool_)
+    for need in needs:
+        fine &= need.totals(domains) >= need.count
+    if len(needs) > 1:
+        usable = np.logical_or.reduce([need.usable for need in needs])
+        asked = np.sum([need.count * need.requests.astype(np.float64) for need in needs], axis=0)
+        for resource in np.nonzero(asked)[0].tolist():
+            room = np.where(usable, np.maximum(free[:, resource], 0), 0).astype(np.float64)
+            fine &= np.bincount(domains.codes, room, domains.count + 1)[: domains.count] >= asked[resource] * (1 - 1e-9)
+    return fine
+
+
+def slices_that_fit(wide: Domains, narrow: Domains, needs: Sequence[Need]) -> Int64s:
+    """int64[D]: how many slices fit each wide domain at most, each in one narrow domain."""
+    inside = wide.labelled & narrow.labelled
+    pairs, which = np.unique(wide.codes[inside] * (narrow.count + 1) + narrow.codes[inside], return_inverse=True)
+    slices = np.full(len(pairs), _MOST, dtype=np.int64)
+    for need in needs:
+        room = np.bincount(which, np.minimum(need.fits[inside], _MOST), len(pairs)).astype(np.int64)
+        slices = np.minimum(slices, room // max(1, need.count))
+    return np.bincount(pairs // (narrow.count + 1), slices, wide.count)[: wide.count].astype(np.int64)
+
+
+def left_over(need: Need, domains: Domains) -> Int64s:
+    """int64[D]: for how many more pods each domain has room beside the gang's, as many of these as it takes."""
+    totals = need.totals(domains)
+    return totals - np.minimum(totals, need.wanted)
+
+
+def is_untouched(need: Need, domains: Domains, allocatable: Int64s) -> Bools:
+    """bool[D]: domains with as much room as if nothing ran there.
+
+    Args:
+        allocatable: int64[N, R].
+    """
+    empty = np.where(need.usable, count_fitting(need.requests, np.maximum(allocatable, 0)), 0)
+    return replace(need, fits=empty).totals(domains) <= need.totals(domains)
