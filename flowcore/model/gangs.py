@@ -10,6 +10,22 @@ from __future__ import annotations
 import msgspec
 
 
+class GangTree(msgspec.Struct, frozen=True, gc=False):
+    """A CompositePodGroup above a gang, in a round.
+
+    Attributes:
+        name: as its users know it, and unique.
+        missing: how many more of its groups must be placed at once; 0: it has what it needs.
+        topology_key: a label: all pods below it go to nodes with one value of it; "": no such rule.
+        domain: the value where some of its pods are already; "": none are.
+    """
+
+    name: str
+    missing: int
+    topology_key: str = ""
+    domain: str = ""
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """Waiting pods that a plan places together: at least ``min_placed`` of them, or none.
 
@@ -24,6 +40,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
+        above: what it is below, the widest first. A round chooses which gangs it places of those (``ChooseGroups``).
+        is_choice: another plan may place it, or leave it, with other gangs of what it is below.
     """
 
     name: str
@@ -34,3 +52,5 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     unschedulable_reason: str = ""
     partially_placed: bool = False
     foreign_pods: tuple[str, ...] = ()
+    above: tuple[GangTree, ...] = ()
+    is_choice: bool = False
