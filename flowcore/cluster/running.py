@@ -45,7 +45,7 @@ def to_running_pod(
         started=pod.started,
         policy="" if policy is None else policy.name,
         owner=pod.owner,
-        gang="" if pod.gang is None else pod.gang.key.display_name,
+        gang="" if pod.gang is None else leaves_with(cluster, pod.gang.key),
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now, replacement),
         unevictable_reason=unevictable_reason,
@@ -120,8 +120,8 @@ def running_pods(
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
-        if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
-            gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
+        if pod.gang is not None and (name := leaves_with(cluster, pod.gang.key)) not in gangs:
+            gangs[name] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
     room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *terminating))
     return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, room_to_come)
@@ -138,14 +138,24 @@ def is_terminating(cluster: Cluster, pod: Pod) -> bool:
 
 
 def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> GangDisruption:
-    """What may leave of a running gang.
+    """What may leave of a running gang, or of the CompositePodGroup that it leaves with.
 
     Args:
         leaving: running pods that are about to leave, and are not deleted yet.
     """
-    state = cluster.gangs.state(key)
-    running = state.bound_count - sum(1 for pod in leaving if pod.gang is not None and pod.gang.key == key)
-    return GangDisruption(key.display_name, running, state.spec.min_member or 0, state.spec.evicted_whole)
+    gangs, composite = cluster.gangs, cluster.gangs.evicted_with(key)
+    keys = {key} if composite is None else set(gangs.composites.below(composite))
+    running = sum(gangs.state(gang).bound_count for gang in keys)
+    running -= sum(1 for pod in leaving if pod.gang is not None and pod.gang.key in keys)
+    if composite is not None:
+        return GangDisruption(composite.display_name, running, whole=True)
+    spec = gangs.state(key).spec
+    return GangDisruption(key.display_name, running, spec.min_member or 0, spec.evicted_whole)
+
+
+def leaves_with(cluster: Cluster, key: GangKey) -> str:
+    """The name of what the running pods of a gang are evicted with: the gang, or a CompositePodGroup above it."""
+    return (cluster.gangs.evicted_with(key) or key).display_name
 
 
 def budgets_left(cluster: Cluster, leaving: Iterable[Pod]) -> dict[str, int]:

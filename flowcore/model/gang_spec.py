@@ -5,6 +5,7 @@ A pod belongs to one gang at most; of several sources on it the first of ``GangS
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -112,6 +113,42 @@ class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True
         return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
 
 
+class GroupTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Gangs of which some run at once, or none: a CompositePodGroup and what is below it.
+
+    A group is a gang or another tree. It is there once it has what it needs. No pod runs unless all above it is there.
+
+    Attributes:
+        name: as users know it.
+        least: how many of its groups it needs, at least 1.
+        gangs: its groups that are gangs, in order.
+        trees: its other groups.
+        topology_key: all of its pods are on nodes with one value of this label; "": no such rule.
+    """
+
+    name: str
+    least: int
+    gangs: tuple[GangKey, ...] = ()
+    trees: tuple[GroupTree, ...] = ()
+    topology_key: str = ""
+
+    @property
+    def all_gangs(self) -> tuple[GangKey, ...]:
+        """Its gangs and those of its trees."""
+        return (*self.gangs, *(gang for tree in self.trees for gang in tree.all_gangs))
+
+    def above(self, key: GangKey) -> tuple[GroupTree, ...]:
+        """The trees that hold a gang, this one first; (): it is not below this one."""
+        if key in self.gangs:
+            return (self,)
+        below = next((above for tree in self.trees if (above := tree.above(key))), ())
+        return (self, *below) if below else ()
+
+    def is_met(self, has_enough: Callable[[GangKey], bool]) -> bool:
+        """Whether as many of its groups are there as it needs, by what its gangs have."""
+        return sum(map(has_enough, self.gangs)) + sum(tree.is_met(has_enough) for tree in self.trees) >= self.least
+
+
 class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a gang needs.
 
@@ -124,6 +161,7 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         slice_key: as ``topology_key``, for each slice of the gang by itself; "": it has no slices.
         slice_size: how many pods are in a slice, by their ranks; 0: it has no slices.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
+        tree: how many of ``group`` are enough, and which; None: all of them are needed.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
         priority: of all of its pods, in place of their own; None: each has its own.
@@ -140,6 +178,7 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     preferred: tuple[str, ...] = ()
     slice_key: str = ""
     slice_size: int = 0
+    tree: GroupTree | None = None
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):

@@ -28,8 +28,9 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.ledger import backoff
 
 from flowcore.cluster.running import running_pods
+from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.running_pods import RunningPod, RunningPods
@@ -39,6 +40,8 @@ NOW = 5_000.0
 MOVING = {"selects": {"podSelector": {}}, "rescheduling": {"mode": "Propose", "minAge": "1h"}}
 CLASSES = [PodClass((("cpu", 100),)), PodClass((("cpu", 200),), priority=5)]
 GANG = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+NATIVE = [GangRef(GangKey(GangSource.NATIVE, "ns", name)) for name in "pq"]
+TOP = CompositeKey("ns", "top")
 APP = LabelSelector((Requirement("app", "In", ("x",)),))
 OF_TEAM = {"selects": {"podSelector": {}, "namespaceSelector": {"matchLabels": {"team": "one"}}}}
 NAMESPACES = ("ns", "far")
@@ -54,7 +57,7 @@ pods = st.builds(
     labels=st.sampled_from([(), (("app", "x"),)]),
     node_name=st.sampled_from(["n", "n", "m", "unknown", ""]),
     deleting=st.sampled_from([False, False, False, True]),
-    gang=st.sampled_from([None, None, GANG]),
+    gang=st.sampled_from([None, None, GANG, *NATIVE]),
     created=st.sampled_from([0.0, NOW]),
     owner=st.sampled_from(["", "set"]),
 )
@@ -72,6 +75,11 @@ events = st.one_of(
     st.tuples(st.just("refused"), st.sampled_from(["u1", "u2"])),
     st.tuples(st.just("time"), st.sampled_from([1.0, 10.0, 3600.0])),
     st.tuples(st.just("worker lost"), st.none()),
+    st.tuples(st.just("group"), st.tuples(st.sampled_from(NATIVE), st.sampled_from(["", "top"]))),
+    st.tuples(
+        st.just("composite"),
+        st.sampled_from([None, *(CompositeGroup(TOP, evicted_whole=is_whole) for is_whole in (True, False))]),
+    ),
 )
 
 
@@ -127,6 +135,10 @@ class Driven:
                 backoff.eviction_refused(state.ledger, what, "no", self.clock())
             case "time":
                 self.seconds += what
+            case "group":
+                state.cluster.put_pod_group(PodGroup(what[0].key, GangSpec(min_member=2), parent=what[1]))
+            case "composite":
+                state.cluster.set_composite_group(TOP, what)
             case "worker lost":
                 self.replica, self.fresh = Replica(), True
                 state.mark_all_dirty()

@@ -264,10 +264,13 @@ class GangRegistry:
         declared = [key for key in self._members if key.source is not GangSource.CONTROLLER]
         short = {key for key in declared if self._lacks_pods(key, reserved)}
         lacking = {key for key in short if self.members(key)[0]}
+
+        def is_group_short(key: GangKey) -> bool:
+            spec = self.state(key).spec
+            return not lacking.isdisjoint(spec.group) and (spec.tree is None or self._lacks_groups(key, reserved))
+
         return [
-            self._to_partial(key)
-            for key in declared
-            if self.members(key)[1] and (key in short or not lacking.isdisjoint(self.state(key).spec.group))
+            self._to_partial(key) for key in declared if self.members(key)[1] and (key in short or is_group_short(key))
         ]
 
     def partial_gang(self, key: GangKey, reserved: Mapping[str, str]) -> PartialGang | None:
@@ -282,10 +285,27 @@ class GangRegistry:
             reserved: keys of pods on their way to a node; they count.
             besides: a pod that does not count.
         """
-        return self._lacks_pods(key, reserved, besides) or any(
-            self._lacks_pods(member, reserved, besides)
-            for member in self.state(key).spec.group
-            if self.members(member)[0]
+        if self._lacks_pods(key, reserved, besides):
+            return True
+        spec = self.state(key).spec
+        others = (member for member in spec.group if self.members(member)[0])
+        is_short = any(self._lacks_pods(member, reserved, besides) for member in others)
+        return is_short and (spec.tree is None or self._lacks_groups(key, reserved, besides))
+
+    def depends_on(self, key: GangKey) -> tuple[GangKey, ...]:
+        """The gangs that it is placed with, itself among them; it alone where its tree has what it needs without it."""
+        spec = self.state(key).spec
+        if spec.tree is None:
+            return spec.group or (key,)
+        trees = spec.tree.above(key)
+        is_met = all(tree.is_met(lambda gang: gang != key and not self._lacks_pods(gang, ())) for tree in trees)
+        return (key,) if is_met else spec.group
+
+    def _lacks_groups(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
+        """Whether a tree above a gang has fewer groups than it needs, counting pods on their way to a node."""
+        tree = self.state(key).spec.tree
+        return tree is not None and not all(
+            each.is_met(lambda gang: not self._lacks_pods(gang, reserved, besides)) for each in tree.above(key)
         )
 
     def _to_partial(self, key: GangKey) -> PartialGang:
@@ -349,6 +369,11 @@ class GangRegistry:
         """The first gang of its group; itself where it has no group, or where the first gang names another group."""
         group = self.state(key).spec.group
         return group[0] if group and self.state(group[0]).spec.group == group else key
+
+    def evicted_with(self, key: GangKey) -> CompositeKey | None:
+        """The CompositePodGroup whose running pods leave all together, those of a gang among them; None: none."""
+        group = self.groups.get(key)
+        return None if group is None else self.composites.evicted_with(group)
 
     def exists(self, key: GangKey) -> bool:
         """Whether any pod names the gang."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from flowcore.cluster.gang_specs.gang_slices import slice_gangs, slices_of
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.model.gang_spec import GangKey, GangSource, GangSpec
-from flowcore.model.gangs import Gang
+from flowcore.cluster.pod_groups.round_tree import RoundTree
+from flowcore.model.gang_spec import GangKey, GangSource, GangSpec, GroupTree
+from flowcore.model.gangs import Gang, GangTree
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR
@@ -53,6 +54,7 @@ class RoundGangs:
         self._positions: dict[GangKey, list[int]] = {}
         self._progress: dict[GangKey, _GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
+        self._trees: dict[GroupTree, RoundTree] = {}
         self.gang_names: list[tuple[str, ...]] = [()] * len(pending)
         self.gangs: list[Gang] = []
 
@@ -124,23 +126,29 @@ class RoundGangs:
         progress = self.progress(key)
         spec = progress.spec
         unschedulable_reason = progress.unschedulable_reason
-        if not unschedulable_reason and progress.missing > 0 and spec.group:
+        above = tuple[GangTree, ...]()
+        if spec.tree is not None and not unschedulable_reason:
+            above, unschedulable_reason = self._tree(spec.tree).terms(key)
+        elif not unschedulable_reason and progress.missing > 0 and spec.group:
             unschedulable_reason = self._group(spec.group).blocked_reason(key, progress)
-        if not unschedulable_reason and progress.missing <= 0 and not spec.topology_key:
+        has_topology = bool(spec.topology_key) or any(tree.topology_key for tree in above)
+        if not unschedulable_reason and progress.missing <= 0 and not has_topology:
             return None
+        # A gang that cannot be placed must not block a group that does not name it in turn.
+        is_asking = progress.missing > 0 and not unschedulable_reason and spec.tree is None
         return Gang(
             name=key.display_name,
             min_placed=max(0, progress.missing),
-            # A gang that cannot be placed must not block a group that does not name it in turn.
-            atomic_group=_atomic_group_name(spec.group) if progress.missing > 0 and not unschedulable_reason else "",
+            atomic_group=_atomic_group_name(spec.group) if is_asking else "",
             topology_key=spec.topology_key,
-            domain=self._domain(key, spec.topology_key) if spec.topology_key else "",
+            domain=self._domain((key,), spec.topology_key) if spec.topology_key else "",
             preferred=self._levels(key, spec) if progress.missing > 0 else (),
             unschedulable_reason=unschedulable_reason,
             partially_placed=progress.missing > 0 and progress.placed > 0,
             foreign_pods=self._foreign_pods(key)
             if not unschedulable_reason and progress.missing < len(self._positions.get(key, ()))
             else (),
+            above=above,
         )
 
     def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:
@@ -168,6 +176,16 @@ class RoundGangs:
             members = self._groups[group] = _Group(self, self._registry, group)
         return members
 
+    def _tree(self, tree: GroupTree) -> RoundTree:
+        members = self._trees.get(tree)
+        if members is None:
+            members = self._trees[tree] = RoundTree(tree, self._progress_of_member, self._domain)
+        return members
+
+    def _progress_of_member(self, key: GangKey) -> _GangProgress | None:
+        """A gang in this round; None: it has no pods."""
+        return self.progress(key) if self._registry.exists(key) else None
+
     def is_group_of(self, group: _Group, key: GangKey) -> bool:
         """Whether a gang names this group. Each gang's group is compared once."""
         return self._group(self.progress(key).spec.group) is group
@@ -179,14 +197,13 @@ class RoundGangs:
         for label in spec.preferred:
             labels = list(dict.fromkeys((*labels, label)))
             topology = TOPOLOGY_SEPARATOR.join(labels)
-            levels.append((topology, self._domain(key, topology)))
+            levels.append((topology, self._domain((key,), topology)))
         return tuple(levels)
 
-    def _domain(self, key: GangKey, topology: str) -> str:
-        """The domain of most of its pods: others may have placed them in several."""
-        return _most_common(
-            Counter(value for _, node in self._nodes(key) if (value := self._domain_of(node, topology)))
-        )
+    def _domain(self, keys: Sequence[GangKey], topology: str) -> str:
+        """The domain of most pods of some gangs: others may have placed them in several."""
+        nodes = (node for key in keys for _, node in self._nodes(key))
+        return _most_common(Counter(value for node in nodes if (value := self._domain_of(node, topology))))
 
     def _nodes(self, key: GangKey) -> Iterator[tuple[str, str]]:
         """Its pods that have a node or are on their way to one, and the node."""

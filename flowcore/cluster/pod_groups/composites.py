@@ -1,8 +1,9 @@
 """Which PodGroups belong together by CompositePodGroups, and why some cannot be placed.
 
-Of a CompositePodGroup with the policy ``gang`` all groups are placed together, or none: at least ``minGroupCount`` are
-there then. One of the policy ``basic`` keeps nothing together. Source: kube-scheduler gangscheduling.go
-(isCPGTreeReady).
+Of a CompositePodGroup with the policy ``gang`` at least ``minGroupCount`` groups are there, or none. One of the policy
+basic needs one of its groups, so by itself it keeps nothing together. What a group has counts only if what is above
+it has what it needs. Source: kube-scheduler gangscheduling.go (isCPGTreeReady, getMinCount), schedule_one_podgroup.go
+(completeCompositePodGroupAlgorithmResultMap).
 
 A change costs what it concerns, and of a tree that is too large to be placed a part of bounded size.
 """
@@ -16,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
-from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP, GangKey, GangSpec, PodGroup
+from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP, GangKey, GangSpec, GroupTree, PodGroup
 
 _C = TypeVar("_C")
 #: Most CompositePodGroups above a PodGroup (WorkloadMaxTreeDepth, of which the PodGroup is one level).
@@ -95,12 +96,13 @@ class CompositeGroups:
             return group.spec, ""
         try:
             above = self._above(group)
-            together = self._together(above)
+            tree = self._tree(above)
         except _Refused as refused:
             return msgspec.structs.replace(group.spec, group=()), f"{group.key.display_name}: {refused}"
-        spec = msgspec.structs.replace(group.spec, group=together if len(together) > 1 else ())
-        if together:  # a basic group of it, too, is there once it has a pod
-            spec = msgspec.structs.replace(spec, min_member=max(1, spec.min_member or 0))
+        spec = msgspec.structs.replace(group.spec, group=())
+        if tree is not None:  # a basic group of it, too, is there once it has a pod
+            gangs, least = tuple(sorted(tree.all_gangs)), max(1, spec.min_member or 0)
+            spec = msgspec.structs.replace(spec, group=gangs, tree=tree, min_member=least)
         return _with_priority(spec, above[-1]), ""
 
     def urgency_of(self, group: PodGroup) -> GangSpec:
@@ -138,30 +140,44 @@ class CompositeGroups:
             key = composite.parent_key
         return above
 
-    def _together(self, above: list[CompositeGroup]) -> tuple[GangKey, ...]:
-        """The PodGroups that are placed together with one that is below these; (): it is by itself."""
+    def evicted_with(self, group: PodGroup) -> CompositeKey | None:
+        """The highest CompositePodGroup above a PodGroup whose pods are evicted together; None: none is.
+
+        Source: kube-scheduler framework/preemption/types.go (getHighestAllAncestor).
+        """
+        try:
+            above = self._above(group) if group.parent else []
+        except _Refused:
+            return None
+        return next((composite.key for composite in reversed(above) if composite.evicted_whole), None)
+
+    def _tree(self, above: list[CompositeGroup]) -> GroupTree | None:
+        """What a PodGroup that is below these is placed with; None: it is by itself."""
         for composite in above:
-            if composite.topology_key:
-                name = composite.key.display_name
-                raise _Refused(f"{name} has a topology, which Thalweg does not plan for several groups")
-        gangs = [composite for composite in above if composite.min_groups is not None]
-        if gangs != above[: len(gangs)]:
-            raise _Refused(f"{above[0].key.display_name} is basic, within one that is not")
-        if not gangs:
-            return ()
-        together: list[GangKey] = []
-        for count, key in enumerate(self._below(gangs[-1].key), start=1):
-            composite = self.objects[key]
-            pod_groups, composites = self._pod_groups.get(key, {}), self._composites.get(key, {})
-            exist = len(pod_groups) + len(composites)
-            if composite.min_groups is None:
-                raise _Refused(f"{key.display_name} is basic, within one that is not")
-            if count + len(together) + len(pod_groups) > MAX_GANGS_IN_GROUP:
-                raise _Refused(f"{gangs[-1].key.display_name} has more than {MAX_GANGS_IN_GROUP} groups")
+            exist = len(self._pod_groups.get(composite.key, ())) + len(self._composites.get(composite.key, ()))
             if exist < composite.min_groups:
-                raise _Refused(f"{key.display_name}: {exist} of {composite.min_groups} groups exist")
-            together += pod_groups
-        return tuple(sorted(together))
+                raise _Refused(f"{composite.key.display_name}: {exist} of {composite.min_groups} groups exist")
+        # One that needs one group and has no topology keeps nothing together.
+        root = next((each for each in reversed(above) if each.min_groups > 1 or each.topology_key), None)
+        if root is None:
+            return None
+        size = 0
+        for key in self._below(root.key):
+            size += 1 + len(self._pod_groups.get(key, ()))
+            if size > MAX_GANGS_IN_GROUP:
+                raise _Refused(f"{root.key.display_name} has more than {MAX_GANGS_IN_GROUP} groups")
+        return self._tree_of(root, _MAX_ABOVE)
+
+    def _tree_of(self, root: CompositeGroup, levels: int) -> GroupTree:
+        """A CompositePodGroup with what is below it, as deep as any may be."""
+        below = (self.objects[key] for key in sorted(self._composites.get(root.key, ()))) if levels > 1 else ()
+        return GroupTree(
+            root.key.display_name,
+            root.min_groups,
+            tuple(sorted(self._pod_groups.get(root.key, ()))),
+            tuple(self._tree_of(composite, levels - 1) for composite in below),
+            root.topology_key,
+        )
 
     def _below(self, key: CompositeKey) -> Iterator[CompositeKey]:
         """A CompositePodGroup and those below it, each once, as deep as any may be."""

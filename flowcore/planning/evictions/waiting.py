@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.model.gangs import Gang
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
@@ -73,10 +75,24 @@ def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
     gangs = [gang for gang in problem.atomic_groups.all[number].gangs if gang.topology_key and not gang.domain]
     if not gangs:
         return None
-    if len({gang.topology_key for gang in gangs}) > 1 or len(gangs) < len(problem.atomic_groups.all[number].gangs):
+    group = problem.atomic_groups.all[number]
+    # A gang over all pods of the others keeps these to its domain, too.
+    covered = _pods_of(group, gangs)
+    if len({gang.topology_key for gang in gangs}) > 1 or covered != _pods_of(group, group.gangs):
         return ()
     domains = problem.domains(gangs[0].topology_key)
     return tuple(np.equal(domains.codes, code) for code in range(domains.count))
+
+
+def _pods_of(group: AtomicGroup, gangs: Sequence[Gang]) -> set[tuple[int, int]]:
+    """Demand and place of each pod of some gangs of a group."""
+    return {
+        (demand, place)
+        for gang, members in zip(group.gangs, group.members, strict=True)
+        if gang in gangs
+        for demand, places in members.items()
+        for place in places
+    }
 
 
 def restrict_to_gang_domains(problem: Problem, result: RoundResult, waiting: Sequence[Waiting]) -> tuple[Demand, ...]:

@@ -147,7 +147,7 @@ class RoundResult(Bounded):
 
     def bounded_by(self, bound: int, notes: tuple[BoundNote, ...]) -> RoundResult:
         """The result with a cost that no plan goes below, and what that does not count in full."""
-        bound = min(bound, self.cost)
+        bound = min(max(bound, 0), self.cost)
         pods = [*(each.pod for each in self.placements), *(each.pod for each in self.unplaced)]
         if self.unplaced and len({pod.pod_class.priority for pod in pods}) > 1:
             notes = (*notes, BoundNote.PRIORITIES)

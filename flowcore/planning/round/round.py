@@ -16,6 +16,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.group_choices import ChooseGroups
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
@@ -134,6 +135,7 @@ class Round:
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
+            ChooseGroups(),
             KeepQueueLimits(),
             PlaceReplacements(),
             SolveNetworks(seed),

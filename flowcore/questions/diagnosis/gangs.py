@@ -27,6 +27,8 @@ def gang_incomplete(pod: UnplacedCase) -> Finding:
     evidence = f"{key.display_name} needs {needed} pods: {len(waiting)} wait, {len(bound)} have a node"
     evidence += f", {state.succeeded_count} succeeded." if state.succeeded_count else "."
     step = "Mend what the reason names."
+    if state.spec.tree is not None:
+        step = "Wait until enough of the other groups are placed, or mend what the reason names."
     if present < needed:
         more = f"{needed - present} more {'pod' if needed - present == 1 else 'pods'}"
         step = f"Create {more} of it, or lower its minMember."

@@ -131,7 +131,7 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     group_of, needed = none.group_of, none.needed
     groups: list[AtomicGroup] = []
     for names in _gangs_by_group(gangs, members, demands):
-        group, needed_places = _atomic_group(
+        group, needed_places = atomic_group_of(
             [gangs[name] for name in names], [members.get(name, []) for name in names], demands
         )
         for index, places in needed_places.items():
@@ -169,10 +169,13 @@ def _gangs_by_group(
     return [sorted(names[gang] for gang in component) for component in connected_components(keys)]
 
 
-def _atomic_group(
+def atomic_group_of(
     gangs: Sequence[Gang], members: Sequence[Sequence[tuple[int, int]]], demands: Sequence[Demand]
 ) -> tuple[AtomicGroup, dict[int, list[int]]]:
     """A group, and the places of the pods that it needs by demand.
+
+    Args:
+        members: of each gang the pending pods, as demand and place.
 
     Of each gang it needs the smallest pods, of those the ones with the highest prices, then those that wait longest:
     where room is short, the members that fit make up the gang. Pods that another gang of the

@@ -104,7 +104,9 @@ def scored_as_kube_scheduler(policy: Policy) -> Policy:
 def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> PlacementFigures:
     whole, members, held = _whole_gangs(snapshot, result.placements), 0, Counter[str]()
     for placement in result.placements:
-        if any(snapshot.gangs[name].min_placed > 0 and name not in whole for name in placement.pod.gangs):
+        # What a round itself made gangs of is not among those of the snapshot.
+        asking = (name for name in placement.pod.gangs if name in snapshot.gangs)
+        if any(snapshot.gangs[name].min_placed > 0 and name not in whole for name in asking):
             members += 1
             held.update({name: amount for name, amount in placement.pod.pod_class.requests if amount})
     later = sum(bool(placement.victims) for placement in result.placements)

@@ -9,7 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import budgets_left, gang_disruption, is_running, is_terminating, to_running_pod
+from flowcore.cluster.running import (
+    budgets_left,
+    gang_disruption,
+    is_running,
+    is_terminating,
+    leaves_with,
+    to_running_pod,
+)
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
@@ -106,6 +113,9 @@ class RunningPodsTracker:
                 leaving.add(key)
                 continue
             anew_here = anew or pod.namespace in namespaces or key in self._passing or pod.uid in read.reasons
+            # A CompositePodGroup may have come, or gone, since.
+            if sent is not None and pod.gang is not None:
+                anew_here |= sent[1].gang != leaves_with(cluster, pod.gang.key)
             if sent is not None and sent[0] is pod and not anew_here:
                 continue
             running = self._to_running_pod(pod, read)
@@ -118,14 +128,14 @@ class RunningPodsTracker:
             self._passing.discard(key)
         # Some may have gone while this ran.
         changes.put = [running for running in changes.put if running.key in self._sent]
-        gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
+        gangs = {running.gang: pod.gang.key for pod, running in self._sent.values() if pod.gang is not None}
         changed = leaving.union(changes.removed)
         leaves = self._leaving(changed)
         known = [cluster.pods[key] for key in changed if key in cluster.pods]
         terminating = [pod for pod in known if is_terminating(cluster, pod)]
         changes.state = RunningState(
             budgets_left(cluster, leaves),
-            {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
+            {name: gang_disruption(cluster, key, leaves) for name, key in gangs.items()},
             recent_moves(self._state, self._clock()),
             tuple((pod.node_name, pod.usage) for pod in (*leaves, *terminating)),
             tuple(sorted(places_of_replacements(self._state))),

@@ -154,7 +154,7 @@ def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
 def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
     """Whether a pod of a gang, or of another gang of its group, has or had a node, or may have one by our binding."""
     gangs = cluster.gangs
-    for gang in gangs.state(key).spec.group or (key,):
+    for gang in gangs.depends_on(key):
         waiting, bound = gangs.members(gang)
         if bound or gangs.state(gang).succeeded_count:
             return True

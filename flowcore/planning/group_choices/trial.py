@@ -1,0 +1,82 @@
+"""Whether some gangs fit together as a round begins, with the domains that they must keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+
+from flowcore.model.gangs import Gang
+from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_group_of, no_atomic_groups
+from flowcore.planning.problem.passes import RestrictToGangDomains
+from flowcore.planning.problem.problem import Problem
+
+
+class Trial:
+    """Places gangs by themselves, beside what runs. Nothing of it is kept."""
+
+    def __init__(self, problem: Problem, unions: Mapping[str, Sequence[str]]) -> None:
+        """For one round.
+
+        Args:
+            unions: for each gang the gangs over several gangs that its pods are in, too.
+        """
+        self._problem, self._unions = RestrictToGangDomains().apply(problem), unions
+        self._members: dict[str, list[tuple[int, int]]] = {}
+        for index, demand in enumerate(self._problem.demands):
+            for place, pod in enumerate(demand.group.pods):
+                for name in dict.fromkeys(pod.gangs):
+                    self._members.setdefault(name, []).append((index, place))
+        self._none = no_atomic_groups(self._problem.demands)
+        # Each trial is a copy of the problem; these are the same for all.
+        _ = self._problem.cost_matrix, self._problem.objective, self._problem.by_size, self._problem.not_packable
+
+    def size(self, name: str) -> tuple[float, ...]:
+        """What a gang needs, to be compared: whether it has yet to begin, its share of a node, its number of pods."""
+        gang, demands = self._gang(name), self._problem.demands
+        group = self._group((name,))
+        share = sum(demands[index].dominant_share * count for index, count in group.required.items())
+        return float(not gang.partially_placed), share, float(group.size)
+
+    def price(self, name: str) -> int:
+        """What it costs to leave all pods of a gang."""
+        return sum(int(self._problem.demands[index].prices[place]) for index, place in self._members.get(name, ()))
+
+    def may_fit(self, name: str) -> bool:
+        """Whether each demand by itself has room for what a gang needs; this costs next to nothing."""
+        group = self._group((name,))
+        rooms = ((count, self._problem.demands[index].counts) for index, count in group.required.items())
+        return not group.unschedulable_reason and all(int(counts.sum()) >= count for count, counts in rooms)
+
+    def fits(self, names: tuple[str, ...]) -> bool:
+        """Whether all pods that some gangs need are really placed."""
+        group, problem = self._group(names), copy(self._problem)
+        problem.atomic_groups = AtomicGroups((group,), self._none.group_of, self._none.needed)
+        if group.unschedulable_reason:
+            return False
+        return AdmissionRun(problem).cost_to_place(0) is not None
+
+    @cached_property
+    def is_calm(self) -> bool:
+        """Whether there is room for all pods of the round, so that nobody is in another's way."""
+        problem = self._problem
+        counts = [demand.count for demand in problem.demands]
+        if any(int(demand.counts.sum()) < demand.count for demand in problem.demands):
+            return False
+        commits = greedy(problem.cost_matrix, [(each, counts[each]) for each in problem.by_size], problem.start.copy())
+        return sum(commit.count for commit in commits) == sum(counts)
+
+    def _gang(self, name: str) -> Gang:
+        return self._problem.snapshot.gangs[name]
+
+    def _group(self, names: Sequence[str]) -> AtomicGroup:
+        """The gangs as one group, with the gangs over several of them; these have pods of the gangs only."""
+        unions: dict[str, list[tuple[int, int]]] = {}
+        for name in names:
+            for union in self._unions.get(name, ()):
+                unions.setdefault(union, []).extend(self._members.get(name, ()))
+        members = unions | {name: self._members.get(name, []) for name in names}
+        gangs = [self._gang(name) for name in members]
+        return atomic_group_of(gangs, list(members.values()), self._problem.demands)[0]
