@@ -96,10 +96,10 @@ class Measured:
     """What came of it."""
 
     bound: int
-    whole_gangs: int
+    whole_gangs: int | None
     seconds: float
     pods_per_second: float
-    gangs_per_second: float
+    gangs_per_second: float | None
     p50_ms: float | None
     p99_ms: float | None
     creation_seconds: float
@@ -243,7 +243,7 @@ async def _load(
         whole_gangs=whole,
         seconds=seconds,
         pods_per_second=len(bound) / seconds if seconds else 0.0,
-        gangs_per_second=whole / seconds if seconds else 0.0,
+        gangs_per_second=whole / seconds if whole is not None and seconds else None,
         p50_ms=loads.percentile(latencies, 50),
         p99_ms=loads.percentile(latencies, 99),
         creation_seconds=creation_seconds,
@@ -314,7 +314,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             str(found.bound),
             f"{found.pods_per_second:.0f}",
             f"{found.pods_per_second / base:.2f}" if base else "-",
-            f"{found.gangs_per_second:.1f}" if found.whole_gangs else "-",
+            "-" if found.gangs_per_second is None else f"{found.gangs_per_second:.1f}",
             _shown(found.p50_ms),
             _shown(found.p99_ms),
             _per(found.filter_calls, found.bound),

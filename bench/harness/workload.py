@@ -115,10 +115,12 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
     return pod(f"pod-{i:06}", f"{cpu}m", f"{memory}Mi", MEASURED, scheduler, labels={"app": f"size-{at}"}, **rules)
 
 
-def whole_gangs(mix: str, bound: Collection[str]) -> int:
-    """How many gangs of a mix are bound whole, given the names of pods; 0 where there are no gangs."""
-    size = GANG_SIZES.get(mix, 0)
-    return size and sum(count == size for count in Counter(int(name[-6:]) // size for name in bound).values())
+def whole_gangs(mix: str, bound: Collection[str]) -> int | None:
+    """How many gangs of a mix are bound whole, given the names of pods; None: the mix has no gangs."""
+    if mix not in GANG_SIZES:
+        return None
+    size = GANG_SIZES[mix]
+    return sum(count == size for count in Counter(int(name[-6:]) // size for name in bound).values())
 
 
 def _in_gang(i: int, size: int, scheduler: str) -> Manifest:
