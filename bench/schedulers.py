@@ -63,6 +63,7 @@ _SETTLE_SECONDS = 0.5
 _EXPLAINED = {
     "pods/s": "pods bound per second, from the first creation (backlog, beforehand: from kube-scheduler's readiness) to"
     " the last binding",
+    "gangs/s": "whole gangs per second, over the same time; kube-scheduler takes their pods for single ones",
     "p50, p99": "ms from a pod's creation (backlog, beforehand: from readiness) to its binding, as a watch sees them",
     "peak MiB": "sum of VmHWM of the scheduler's processes since their start; pages they share count in each",
     "lag": "Thalweg only, ms: how late its event loop woke a sleeper at most; other processes on the cores count",
@@ -95,8 +96,10 @@ class Measured:
     """What came of it."""
 
     bound: int
+    whole_gangs: int | None
     seconds: float
     pods_per_second: float
+    gangs_per_second: float | None
     p50_ms: float | None
     p99_ms: float | None
     creation_seconds: float
@@ -168,7 +171,7 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     pods = workload.make_pods(case.mix, case.pods, measured_name)
     if case.scheduler == GATED:
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
-    elif steers and case.mix == workload.GANGS:
+    elif steers and case.mix in workload.GANG_SIZES:
         pods = _gated(pods)  # as the policy's default says for gangs
     version = await plane.version(api)
     with log_kept(scheduler, given.logs, _title(case)):
@@ -225,6 +228,7 @@ async def _load(
     bound = sorted(each.bound for each in seen.values() if each.bound is not None)
     begun = min([begun, *bound[:1]])
     seconds = bound[-1] - begun if bound else 0.0
+    whole = workload.whole_gangs(case.mix, [name for name, each in seen.items() if each.bound is not None])
     since = None if case.arrival == BURST else begun
     latencies = loads.latencies(seen.values(), since)
 
@@ -236,8 +240,10 @@ async def _load(
     lag = samples.get("thalweg_event_loop_longest_lag_seconds")
     return Measured(
         bound=len(bound),
+        whole_gangs=whole,
         seconds=seconds,
         pods_per_second=len(bound) / seconds if seconds else 0.0,
+        gangs_per_second=whole / seconds if whole is not None and seconds else None,
         p50_ms=loads.percentile(latencies, 50),
         p99_ms=loads.percentile(latencies, 99),
         creation_seconds=creation_seconds,
@@ -293,8 +299,8 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     beside = f" while {waiting} others wait" if waiting else ""
     table = Table(title=f"{rows[0][0].pods} pods, {rows[0][0].running} bound before{beside}")
     table.add_column("scheduler")
-    for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
-                   "attempts", "CPU s", "kube", "API", "etcd", "peak MiB", "lag", "own p99", "over",
+    for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "gangs/s", "p50", "p99", "calls", "held",
+                   "writes", "attempts", "CPU s", "kube", "API", "etcd", "peak MiB", "lag", "own p99", "over",
                    "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     alone = {_group(case): found.pods_per_second for case, found in rows if case.scheduler == KUBE_SCHEDULER}
@@ -308,6 +314,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             str(found.bound),
             f"{found.pods_per_second:.0f}",
             f"{found.pods_per_second / base:.2f}" if base else "-",
+            "-" if found.gangs_per_second is None else f"{found.gangs_per_second:.1f}",
             _shown(found.p50_ms),
             _shown(found.p99_ms),
             _per(found.filter_calls, found.bound),

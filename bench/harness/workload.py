@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from thalweg_controlplane.client.objects import Manifest, node, pod
@@ -12,11 +13,13 @@ from thalweg_controlplane.client.objects import Manifest, node, pod
 MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
-GANGS = "gangs"
-MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", GANGS)
+GANGS, GANGS_OF_TEN = "gangs", "gangs-of-10"
+MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", GANGS, GANGS_OF_TEN)
 #: Pods that constrain each other: sets of so many, told apart by a label.
 _SET = 100
 SET = "set"
+#: Mix -> pods of a gang.
+GANG_SIZES = {GANGS: _SET, GANGS_OF_TEN: 10}
 _HOST, _HALL, _RACK = "kubernetes.io/hostname", "example.com/hall", "example.com/rack"
 #: Halls are what zones are to `spread`: ten, so that a set puts ten pods into each; nodes of a rack are in one hall.
 _HALLS, _RACK_NODES = 10, 25
@@ -86,10 +89,12 @@ def make_pods(mix: str, count: int, scheduler: str) -> list[Manifest]:
     The pods of a set are in two of three zones (`affinity`: node affinity), on different nodes (`apart`:
     anti-affinity), in all halls alike (`spread`: maxSkew 1, DoNotSchedule), or in one rack, whichever (`rack`: affinity
     to their own set). All of that is required. A set of `gangs` is a gang of a hundred pods for Thalweg, and nothing
-    to kube-scheduler.
+    to kube-scheduler. `gangs-of-10` are gangs of ten.
     """
     if mix == "plain":
         return [pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={"app": "plain"}) for i in range(count)]
+    if mix in GANG_SIZES:
+        return [_in_gang(i, GANG_SIZES[mix], scheduler) for i in range(count)]
     if mix != "mixed":
         return [_in_set(mix, i, scheduler) for i in range(count)]
     draw = random.Random(_SEED)
@@ -110,12 +115,22 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
     return pod(f"pod-{i:06}", f"{cpu}m", f"{memory}Mi", MEASURED, scheduler, labels={"app": f"size-{at}"}, **rules)
 
 
+def whole_gangs(mix: str, bound: Collection[str]) -> int | None:
+    """How many gangs of a mix are bound whole, given the names of pods; None: the mix has no gangs."""
+    if mix not in GANG_SIZES:
+        return None
+    size = GANG_SIZES[mix]
+    return sum(count == size for count in Counter(int(name[-6:]) // size for name in bound).values())
+
+
+def _in_gang(i: int, size: int, scheduler: str) -> Manifest:
+    terms = {"scheduling.thalweg/gang": f"gang-{i // size}", "scheduling.thalweg/gang-min-member": str(size)}
+    return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={SET: str(i // size)}, annotations=terms)
+
+
 def _in_set(mix: str, i: int, scheduler: str) -> Manifest:
     number = i // _SET
     labels = {SET: str(number)}
-    if mix == GANGS:
-        terms = {"scheduling.thalweg/gang": f"gang-{number}", "scheduling.thalweg/gang-min-member": str(_SET)}
-        return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, annotations=terms)
     if mix == "affinity":
         zones = [zone for zone in _ZONES if zone != _ZONES[number % len(_ZONES)]]
         return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, affinity=_in_zones(zones))
