@@ -252,6 +252,23 @@ def test_gates_that_are_off_mean_what_kube_scheduler_means(oracle: Oracle) -> No
 
 
 def _compare(oracle: Oracle, case: DeviceCase, off: frozenset[str]) -> None:
+    """Raises AssertionError where kube-scheduler never says the same.
+
+    Without these gates it takes its oldest allocator, which goes through pools in the order of a map, so by chance
+    (structured/internal/stable/pools_stable.go). Two pools: 30 questions miss an order once in a billion.
+    """
+    is_by_chance = CONSUMABLE_CAPACITY in off and off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}
+    for tries_left in reversed(range(30 if is_by_chance else 1)):
+        try:
+            _compare_once(oracle, case, off)
+        except AssertionError:
+            if not tries_left:
+                raise
+        else:
+            return
+
+
+def _compare_once(oracle: Oracle, case: DeviceCase, off: frozenset[str]) -> None:
     theirs = oracle.allocate(NODE, case.slices, case.classes, case.claims, case.others, off)
     node = reached_node()
     gates = DeviceGates.of_server(KubernetesVersion(oracle.minor_version), dict.fromkeys(off, False))
