@@ -119,7 +119,7 @@ def to_asks_gang(annotations: WireGangAnnotations | None) -> tuple[bool, tuple[M
     text = None if annotations is None else annotations.of_controller
     if text in (None, "true", "false"):
         return text == "true", ()
-    return False, (ModelError(_annotation(GANG_OF_CONTROLLER), f'"{_short(text or "")}" is neither true nor false'),)
+    return False, (ModelError(annotation(GANG_OF_CONTROLLER), f'"{shortened(text or "")}" is neither true nor false'),)
 
 
 def _gang_key(

@@ -1,4 +1,4 @@
-"""Trees of gangs of which some are enough: which gangs a round places."""
+"""Which gangs a round may place: of trees of which some gangs are enough, and before pods that come later."""
 
 from flowcore.planning.group_choices.choose_groups import ChooseGroups
 

@@ -17,6 +17,7 @@ from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.group_choices import ChooseGroups
+from flowcore.planning.group_choices.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
@@ -47,7 +48,6 @@ from flowcore.planning.problem.passes import (
     invert_all,
 )
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.pods_to_come import without_gangs_before_room
 from flowcore.planning.problem.problem import Problem, is_better
 from flowcore.planning.problem.result import Placement, RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
