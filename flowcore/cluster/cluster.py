@@ -26,7 +26,6 @@ from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.pod_groups.group_priority import changes_priority, with_group_priority
 from flowcore.cluster.replaced_pod import victim_key
-from flowcore.cluster.tainted_slices import TaintedSlices
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.device_taint_rules import DeviceTaintRule
@@ -44,6 +43,7 @@ from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, domain_value
+from flowcore.model.tainted_slices import TaintedSlices
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
 
