@@ -21,6 +21,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.planning.problem.demands.atomic_groups import MAX_CHOOSING
 from flowcore.planning.round import RoundResult
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -116,6 +117,29 @@ def test_a_block_with_room_for_all_pods_and_not_for_all_slices(others: int) -> N
     waiting, gangs = sliced(8, 4)
     result = plan_and_check(with_gangs(tree | {"z": {"z1": [2, 2], "z2": [6]}}, waiting, *gangs))
     assert racks(result) == {"z1": 4, "z2": 4}
+
+
+def test_a_pod_that_nobody_needs_rules_out_no_domain() -> None:
+    """The gang within has a pod more than it needs, which fits no node."""
+    waiting = [*ranked("g", 4, "wide", "g"), *ranked("large", 1, "wide", "g", cores=100)]
+    gangs = Gang("wide", 4, topology_key="block"), Gang("g", 4, topology_key="rack")
+    assert racks(plan_and_check(with_gangs({"a": {"a1": [4]}}, waiting, *gangs))) == {"a1": 4}
+
+
+def test_a_group_with_too_many_slices() -> None:
+    """It waits, and says why; the rest of the round is placed."""
+    waiting, gangs = list[PendingPod](), list[Gang]()
+    for number in range(MAX_CHOOSING // 64 + 1):
+        name = f"g{number}"
+        gangs.append(Gang(name, 64, "group"))
+        for rank in range(64):
+            gangs.append(Gang(f"{name} slice {rank}", 1, "group", slice_of=name, topology_key="rack"))
+            waiting += ranked(name, 1, name, gangs[-1].name, begin=rank)
+    result = plan_and_check(with_gangs({"a": {"a1": [400]}}, [*waiting, pod("alone", 1000)], *gangs))
+    assert [each.pod.uid for each in result.placements] == ["alone"]
+    assert {each.reason for each in result.unplaced} == {
+        "G0 is placed together with 320 gangs and slices that choose a domain, 256 are allowed."
+    }
 
 
 def test_a_slice_comes_back_to_its_rack() -> None:

@@ -17,6 +17,10 @@ from flowcore.model.gangs import Gang
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.connected_components import connected_components
 
+#: Most gangs and slices of a group that choose a domain. The search for domains keeps what is placed before each of
+#: them, and one that is much longer is deeper than Python goes.
+MAX_CHOOSING = 256
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtomicGroup:
@@ -183,6 +187,10 @@ def atomic_group_of(
     """
     needed: set[tuple[int, int]] = set()
     unschedulable_reason = next((gang.unschedulable_reason for gang in gangs if gang.unschedulable_reason), "")
+    choosing = sum(gang.chooses_domain for gang in gangs)
+    if not unschedulable_reason and choosing > MAX_CHOOSING:
+        number = f"{choosing} gangs and slices that choose a domain"
+        unschedulable_reason = f"{gangs[0].name} is placed together with {number}, {MAX_CHOOSING} are allowed"
     for gang, pending in zip(gangs, members, strict=True):
         least = max(1, gang.min_placed) if gang.topology_key and not gang.domain else gang.min_placed
         if not unschedulable_reason and len(pending) < least:

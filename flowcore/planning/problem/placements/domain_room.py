@@ -103,8 +103,9 @@ def slices_that_fit(wide: Domains, narrow: Domains, needs: Sequence[Need]) -> In
     pairs, which = np.unique(wide.codes[inside] * (narrow.count + 1) + narrow.codes[inside], return_inverse=True)
     slices = np.full(len(pairs), _MOST, dtype=np.int64)
     for need in needs:
-        room = np.bincount(which, np.minimum(need.fits[inside], _MOST), len(pairs)).astype(np.int64)
-        slices = np.minimum(slices, room // max(1, need.count))
+        if need.count:
+            room = np.bincount(which, np.minimum(need.fits[inside], _MOST), len(pairs)).astype(np.int64)
+            slices = np.minimum(slices, room // need.count)
     return np.bincount(pairs // (narrow.count + 1), slices, wide.count)[: wide.count].astype(np.int64)
 
 
