@@ -85,6 +85,12 @@ def rank_of(labels: Labels, size: int) -> int | None:
     return None if job is None else job[0] * (size // jobs if jobs else 0) + job[1]
 
 
+def least_size(labels: Labels) -> int:
+    """How many pods a gang of a JobSet has at least, by the labels of one of them: its Jobs are equal. 0 for others."""
+    job, jobs = job_and_rank(labels), _number(labels, _JOB_COUNT)
+    return (job[1] + 1) * jobs if job is not None and jobs else 0
+
+
 def _number(labels: Labels, label: str) -> int | None:
     text = value_of(labels, label)
     return int(text) if text and len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal() else None

@@ -222,6 +222,29 @@ def test_ranks_that_say_nothing() -> None:
     }
 
 
+def test_jobs_of_which_pods_ended() -> None:
+    """Their ranks stay apart, however few pods of the JobSet are needed or left."""
+    labels = {JOB_SET + "replicatedjob-replicas": "2"}
+    said = {GANG: "train", GANG_MIN_MEMBER: "1", **SLICED}
+    gangs = told(
+        *(
+            read(f"p{job}{rank}", said, {**labels, JOB_SET + "job-index": str(job), INDEX: str(rank)})
+            for job, rank in ((0, 0), (0, 1), (1, 0))
+        )
+    )
+    assert [of for name, (_, of) in sorted(gangs.items()) if "slice" in name] == [{"p00", "p01"}, {"p10"}]
+
+
+def test_a_rank_that_is_mended_on_a_running_pod() -> None:
+    """Its waiting gang is planned anew. A label that says no rank changes nothing."""
+    registry = GangRegistry()
+    registry.put(ours(0))
+    running = ours(1, nodeName="n1")
+    registry.put(running)
+    assert not registry.put(msgspec.structs.replace(running, labels=((INDEX, "1"), ("team", "a"))))
+    assert registry.put(msgspec.structs.replace(running, labels=((INDEX, "2"),)))
+
+
 @pytest.mark.parametrize(
     ("labels", "rank"),
     [
