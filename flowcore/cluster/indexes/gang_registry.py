@@ -18,6 +18,7 @@ from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
+from flowcore.model.gang_topology import job_and_rank
 from flowcore.model.pods import Pod
 
 
@@ -390,4 +391,5 @@ def _state_of(pod: Pod) -> str:
 
 
 def _identity(pod: Pod) -> tuple[object, ...]:
-    return pod.uid, pod.gang, pod.gang_topology, _state_of(pod), pod.node_name, pod.owner, bool(pod.blocked_reason)
+    said = pod.gang, pod.gang_topology, job_and_rank(pod.labels)
+    return pod.uid, said, _state_of(pod), pod.node_name, pod.owner, bool(pod.blocked_reason)
