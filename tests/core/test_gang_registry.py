@@ -1,5 +1,6 @@
 """What a round is told of gangs, whatever happens to their pods."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -288,6 +289,35 @@ def test_groups_that_are_delivered_in_another_way_are_not_placed_with_the_most()
     reason = "PodGroup ml/a: its group is not delivered the same way"
     assert [gang.unschedulable_reason for gang in gangs] == [reason, "", ""]
     assert [[(each.name, each.missing) for each in gang.above] for gang in gangs[1:]] == [[(TOP.display_name, 2)]] * 2
+
+
+def test_a_group_that_has_ended_makes_no_running_one_partial() -> None:
+    """Two of three ran and one of them has ended. The third one found no room, and that is no reason to evict."""
+    ended = bound("b", native("b"), succeeded=True, terminal=True)
+    of = above(2, *tree("a", "b", "c"), bound("a", native("a")), ended, member("c", native("c")))
+    assert of.partial_gangs({}) == []
+    of.drop("ml/b")
+    assert of.partial_gangs({}) == []
+
+
+def test_a_tree_is_not_counted_anew_for_each_of_its_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a look at what is there in part, nor with each binding: a gang may have thousands of pods."""
+    names = [f"g{number}" for number in range(30)]
+    pods = [pod for name in names for pod in (bound(name, native(name)), member(f"{name}-1", native(name)))]
+    groups = [PodGroup(native(name), GangSpec(min_member=2), parent="top") for name in names]
+    of = above(30, *groups, *pods)
+    looks, members = list[GangKey](), of.members
+
+    def look(gang: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
+        looks.append(gang)
+        return members(gang)
+
+    monkeypatch.setattr(of, "members", look)
+    assert len(of.partial_gangs({f"ml/{name}-1": "n1" for name in names[1:]})) == len(names)
+    assert len(looks) <= 5 * len(names)
+    looks.clear()
+    assert len(of.depends_on(native("g0"))) == len(names)
+    assert not looks
 
 
 @pytest.mark.parametrize("seed", range(3))

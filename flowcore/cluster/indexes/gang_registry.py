@@ -268,7 +268,11 @@ class GangRegistry:
 
         def is_group_short(key: GangKey) -> bool:
             spec = self.state(key).spec
-            return not lacking.isdisjoint(spec.group) and (spec.tree is None or self._lacks_groups(key, reserved))
+            if lacking.isdisjoint(spec.group):
+                return False
+            # Groups without waiting pods may have ended: that another one beyond these waits ends no running pods.
+            above = () if spec.tree is None else spec.tree.above(key)
+            return not above or not all(tree.is_met(lambda gang: gang not in lacking) for tree in above)
 
         return [
             self._to_partial(key) for key in declared if self.members(key)[1] and (key in short or is_group_short(key))
@@ -299,7 +303,7 @@ class GangRegistry:
         if spec.tree is None:
             return spec.group or (key,)
         trees = spec.tree.above(key)
-        is_met = all(tree.is_met(lambda gang: gang != key and not self._lacks_pods(gang, ())) for tree in trees)
+        is_met = all(tree.is_met(lambda gang: gang != key and self._missing(gang) <= 0) for tree in trees)
         return (key,) if is_met else spec.group
 
     def _lacks_groups(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
@@ -317,9 +321,13 @@ class GangRegistry:
 
     def _lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
         """Whether it has fewer pods than it needs, counting pods on their way to a node."""
+        missing = self._missing(key)
+        return missing > 0 and missing > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
+
+    def _missing(self, key: GangKey) -> int:
+        """How many more pods it needs, not counting pods on their way to a node."""
         state = self.state(key)
-        lacking = (state.spec.min_member or 0) - state.bound_count - state.succeeded_count
-        return lacking > 0 and lacking > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
+        return (state.spec.min_member or 0) - state.bound_count - state.succeeded_count
 
     def state(self, key: GangKey) -> GangState:
         """The requirements by its pods and its PodGroup as they are now."""
