@@ -122,6 +122,19 @@ def test_a_choice_that_has_no_room_is_not_the_last() -> None:
     assert set(placed(this)) == {"b", "c"}
 
 
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 2)])
+def test_the_limit_of_a_queue_is_kept_by_enough_groups(sizes: tuple[int, int, int]) -> None:
+    """Where it leaves too little for all of them, and the nodes have room; the one that waits takes nothing of it."""
+    limited = {
+        "kind": "FlowQueue",
+        "metadata": {"name": "q"},
+        "spec": {"selects": {"namespaceSelector": {}}, "limit": {"cpu": "4"}},
+    }
+    groups = [each for name, count in zip("abc", sizes, strict=True) for each in group(name, count, "x")]
+    for cores in (5, 20):
+        assert len(placed(plan(node("n", str(cores)), limited, composite("x", 2), *groups))) == 2
+
+
 def test_bounds_hold_for_every_choice() -> None:
     """A group that waits for its turn might be placed: no bound counts it as left."""
     of = [node("n", "3"), *(each for name in "abc" for each in group(name, 1, "x")), pod("large", "4")]

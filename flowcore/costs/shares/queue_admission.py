@@ -24,9 +24,8 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
         return {}
     shares = Shares(snapshot)
-    limits = {name: shares.limit(name) for name, queue in shares.tree.queues.items() if queue.limit}
-    allowance = _Allowance(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
-    concerned = {name for name in shares.tree.queues if not limits.keys().isdisjoint(shares.tree.path(name))}
+    allowance = _allowance(shares)
+    concerned = {name for name in shares.tree.queues if allowance.is_about(name)}
     pods = [pod for pod in snapshot.pending if pod.queue in concerned]
     if not allowance.lacking(pods):
         return {}
@@ -43,6 +42,8 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     )
     reasons: dict[str, str] = {}
     for unit in _units(pods, snapshot):
+        if _cannot_be_placed(unit, snapshot.gangs):
+            continue  # what a limit leaves is for others
         needed, others = _needed(unit, snapshot.gangs)
         lacking = allowance.lacking(needed)
         if lacking:
@@ -58,11 +59,23 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     return reasons
 
 
+def within_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], bool]:
+    """Whether the limits of queues leave enough for some pods, if no others get anything of it."""
+    if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
+        return lambda _: True
+    allowance = _allowance(Shares(snapshot))
+    return lambda pods: allowance.lacking(pods) is None
+
+
 class _Allowance:
     """What the limits leave."""
 
     def __init__(self, shares: Shares, left: dict[str, Float64s]) -> None:
         self._shares, self._left = shares, left
+
+    def is_about(self, name: str) -> bool:
+        """Whether a queue, or one above it, has a limit."""
+        return not self._left.keys().isdisjoint(self._shares.tree.path(name))
 
     def _requests(self, pods: Sequence[PendingPod]) -> dict[str, Float64s]:
         """What pods take of the room of each queue with a limit."""
@@ -86,6 +99,16 @@ class _Allowance:
         """The pods are let in."""
         for name, request in self._requests(pods).items():
             self._left[name] = self._left[name] - request
+
+
+def _allowance(shares: Shares) -> _Allowance:
+    limits = {name: shares.limit(name) for name, queue in shares.tree.queues.items() if queue.limit}
+    return _Allowance(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
+
+
+def _cannot_be_placed(unit: Sequence[PendingPod], gangs: Mapping[str, Gang]) -> bool:
+    """Whether a gang of a unit waits whatever room there is, and so all of it does."""
+    return any(gangs[name].unschedulable_reason for pod in unit for name in pod.gangs if name in gangs)
 
 
 def _units(pods: Sequence[PendingPod], snapshot: Snapshot) -> list[list[PendingPod]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 
+from flowcore.costs.shares.queue_admission import within_limits
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.greedy import greedy
@@ -24,6 +25,7 @@ class Trial:
             unions: for each gang the gangs over several gangs that its pods are in, too.
         """
         self._problem, self._unions = RestrictToGangDomains().apply(problem), unions
+        self._within_limits = within_limits(problem.snapshot)
         self._members: dict[str, list[tuple[int, int]]] = {}
         for index, demand in enumerate(self._problem.demands):
             for place, pod in enumerate(demand.group.pods):
@@ -36,7 +38,7 @@ class Trial:
     def size(self, name: str) -> tuple[float, ...]:
         """What a gang needs, to be compared: whether it has yet to begin, its share of a node, its number of pods."""
         gang, demands = self._gang(name), self._problem.demands
-        group = self._group((name,))
+        group, _ = self._group((name,))
         share = sum(demands[index].dominant_share * count for index, count in group.required.items())
         return float(not gang.partially_placed), share, float(group.size)
 
@@ -46,15 +48,16 @@ class Trial:
 
     def may_fit(self, name: str) -> bool:
         """Whether each demand by itself has room for what a gang needs; this costs next to nothing."""
-        group = self._group((name,))
+        group, _ = self._group((name,))
         rooms = ((count, self._problem.demands[index].counts) for index, count in group.required.items())
         return not group.unschedulable_reason and all(int(counts.sum()) >= count for count, counts in rooms)
 
     def fits(self, names: tuple[str, ...]) -> bool:
-        """Whether all pods that some gangs need are really placed."""
-        group, problem = self._group(names), copy(self._problem)
+        """Whether all pods that some gangs need are really placed, and the limits of their queues let them in."""
+        (group, needed), problem = self._group(names), copy(self._problem)
         problem.atomic_groups = AtomicGroups((group,), self._none.group_of, self._none.needed)
-        if group.unschedulable_reason:
+        pods = [problem.demands[index].group.pods[place] for index, places in needed.items() for place in places]
+        if group.unschedulable_reason or not self._within_limits(pods):
             return False
         return AdmissionRun(problem).cost_to_place(0) is not None
 
@@ -62,6 +65,8 @@ class Trial:
     def is_calm(self) -> bool:
         """Whether there is room for all pods of the round, so that nobody is in another's way."""
         problem = self._problem
+        if not self._within_limits(problem.snapshot.pending):
+            return False
         counts = [demand.count for demand in problem.demands]
         if any(int(demand.counts.sum()) < demand.count for demand in problem.demands):
             return False
@@ -71,12 +76,15 @@ class Trial:
     def _gang(self, name: str) -> Gang:
         return self._problem.snapshot.gangs[name]
 
-    def _group(self, names: Sequence[str]) -> AtomicGroup:
-        """The gangs as one group, with the gangs over several of them; these have pods of the gangs only."""
+    def _group(self, names: Sequence[str]) -> tuple[AtomicGroup, Mapping[int, Sequence[int]]]:
+        """The gangs as one group, with the gangs over several of them, which have pods of the gangs only.
+
+        And the places of the pods that it needs, by demand.
+        """
         unions: dict[str, list[tuple[int, int]]] = {}
         for name in names:
             for union in self._unions.get(name, ()):
                 unions.setdefault(union, []).extend(self._members.get(name, ()))
         members = unions | {name: self._members.get(name, []) for name in names}
         gangs = [self._gang(name) for name in members]
-        return atomic_group_of(gangs, list(members.values()), self._problem.demands)[0]
+        return atomic_group_of(gangs, list(members.values()), self._problem.demands)
