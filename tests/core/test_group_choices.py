@@ -221,6 +221,18 @@ def test_a_rack_for_each_within_one_zone() -> None:
     assert len({each[0] for nodes in found.values() for each in nodes}) == 1
 
 
+def test_a_group_whose_slice_has_no_room_keeps_no_others_waiting() -> None:
+    """A rack is too small for its slice, and two larger groups have room."""
+    sliced = group("a", 4, "x")
+    prefix = "scheduling.thalweg/gang-"
+    for rank, each in enumerate(sliced[1:]):
+        each["metadata"]["annotations"] = {f"{prefix}slice-topology": RACK, f"{prefix}slice-size": "4"}
+        each["metadata"]["labels"] = {f"{prefix}rank": str(rank)}
+    racks = [racked(f"n{number}", f"r{number}", 3) for number in range(3)]
+    this = plan(*racks, composite("x", 2), *sliced, *group("b", 5, "x"), *group("c", 4, "x"))
+    assert set(placed(this)) == {"b", "c"}
+
+
 def test_all_groups_of_one_composite_leave_together() -> None:
     """With the disruption mode All a pod of a higher priority evicts all groups, or none of them."""
     of = [composite("x", 1, disruptionMode={"all": {}}, priority=1)]

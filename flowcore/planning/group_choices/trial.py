@@ -31,6 +31,10 @@ class Trial:
             for place, pod in enumerate(demand.group.pods):
                 for name in dict.fromkeys(pod.gangs):
                     self._members.setdefault(name, []).append((index, place))
+        self._slices: dict[str, list[str]] = {}
+        for gang in problem.snapshot.gangs.values():
+            if gang.slice_of:
+                self._slices.setdefault(gang.slice_of, []).append(gang.name)
         self._none = no_atomic_groups(self._problem.demands)
         # Each trial is a copy of the problem; these are the same for all.
         _ = self._problem.cost_matrix, self._problem.objective, self._problem.by_size, self._problem.not_packable
@@ -85,6 +89,7 @@ class Trial:
         for name in names:
             for union in self._unions.get(name, ()):
                 unions.setdefault(union, []).extend(self._members.get(name, ()))
-        members = unions | {name: self._members.get(name, []) for name in names}
+        parts = (part for name in names for part in (name, *self._slices.get(name, ())))
+        members = unions | {name: self._members.get(name, []) for name in parts}
         gangs = [self._gang(name) for name in members]
         return atomic_group_of(gangs, list(members.values()), self._problem.demands)
