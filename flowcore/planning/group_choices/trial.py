@@ -13,6 +13,7 @@ from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_group_of, no_atomic_groups
 from flowcore.planning.problem.passes import RestrictToGangDomains
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import may_wait
 
 
 class Trial:
@@ -57,19 +58,24 @@ class Trial:
         return not group.unschedulable_reason and all(int(counts.sum()) >= count for count, counts in rooms)
 
     def fits(self, names: tuple[str, ...]) -> bool:
-        """Whether all pods that some gangs need are really placed, and the limits of their queues let them in."""
+        """Whether all pods that some gangs need are really placed, the limits of their queues let them in, and none of
+        them would rather wait for cheaper nodes."""
         (group, needed), problem = self._group(names), copy(self._problem)
         problem.atomic_groups = AtomicGroups((group,), self._none.group_of, self._none.needed)
         pods = [problem.demands[index].group.pods[place] for index, places in needed.items() for place in places]
         if group.unschedulable_reason or not self._within_limits(pods):
             return False
-        return AdmissionRun(problem).cost_to_place(0) is not None
+        cost = AdmissionRun(problem).cost_to_place(0)
+        return cost is not None and (cost < group.unscheduled_cost or not may_wait(problem, 0))
 
     @cached_property
     def is_calm(self) -> bool:
-        """Whether there is room for all pods of the round, so that nobody is in another's way."""
+        """Whether there is room for all pods of the round, so that nobody is in another's way.
+
+        Where pods wait for cheaper nodes, fewer groups may cost less than all of them.
+        """
         problem = self._problem
-        if not self._within_limits(problem.snapshot.pending):
+        if any(demand.waits for demand in problem.demands) or not self._within_limits(problem.snapshot.pending):
             return False
         counts = [demand.count for demand in problem.demands]
         if any(int(demand.counts.sum()) < demand.count for demand in problem.demands):
