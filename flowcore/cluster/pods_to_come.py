@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.api.pod_objects import WirePodMeta, WirePodSpec
+from flowcore.api.pod_objects import WireContainer, WirePodMeta, WirePodSpec, WireResources
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_parents import ParentKey
 from flowcore.model.gang_spec import GangKey
@@ -99,5 +99,18 @@ def _replica(key: GangKey) -> _Replica:
 def _pod_of(template: str) -> Pod | None:
     """A pod of a template; None: it cannot be planned."""
     spec = msgspec.json.decode(template, type=WirePodSpec)
+    spec.containers, spec.init_containers = _asking(spec.containers), _asking(spec.init_containers)
     pod = to_pod(WirePod(WirePodMeta(name="to-come"), spec), Interner())
     return None if pod.skip_reason else pod
+
+
+def _asking(containers: Sequence[WireContainer] | None) -> list[WireContainer]:
+    """Containers that ask for their limits where they ask for nothing, as the API server writes it into pods."""
+    return [
+        msgspec.structs.replace(
+            each, resources=WireResources({**each.resources.limits, **(each.resources.requests or {})})
+        )
+        if each.resources is not None and each.resources.limits
+        else each
+        for each in containers or ()
+    ]

@@ -231,3 +231,15 @@ def test_leaders_do_not_start_beside_each_other_where_one_group_has_room(tmp_pat
     assert reasons(later) == {message.replace("beside 3", "beside 2")}
     leaders[1]["metadata"]["creationTimestamp"] = "2026-11-27T12:15:00Z"
     assert reasons(plan(tmp_path, node("a", "5"), group, must_fit(), pods=leaders)) == set()
+
+
+def test_a_template_with_limits_alone_asks_for_these(tmp_path: Path) -> None:
+    """As the API server says it of the pods, so that devices of a plugin need no request in the template."""
+    group = leader_worker_set("LeaderReady")
+    (container,) = group["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    for resources in ({"limits": {"cpu": 1}}, {"limits": {"cpu": 9}, "requests": {"cpu": 1}}):
+        container["resources"] = resources
+        assert reasons(plan(tmp_path, node("a", "2"), group, must_fit(), pods=[of_leader_worker_set(0)])) == {
+            "LeaderWorkerSet ml/serve (leader 0): 2 pods come once it runs, and 1 of them have room now."
+        }
+        assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0)])) == set()
