@@ -243,3 +243,12 @@ def test_a_template_with_limits_alone_asks_for_these(tmp_path: Path) -> None:
             "LeaderWorkerSet ml/serve (leader 0): 2 pods come once it runs, and 1 of them have room now."
         }
         assert reasons(plan(tmp_path, node("a", "3"), group, must_fit(), pods=[of_leader_worker_set(0)])) == set()
+
+
+def test_a_leader_that_has_no_room_itself_goes_before_no_other(tmp_path: Path) -> None:
+    """Its room may never come."""
+    group, leaders = leader_worker_set("LeaderReady"), [of_leader_worker_set(0, group=at) for at in range(2)]
+    leaders[0]["spec"]["nodeSelector"] = {"no": "where"}
+    assert [each["pod"] for each in plan(tmp_path, node("a", "3"), group, must_fit(), pods=leaders)["placed"]] == [
+        "ml/serve-1"
+    ]

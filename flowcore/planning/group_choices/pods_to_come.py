@@ -33,7 +33,7 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
         for name in pod.gangs:
             if name in members:
                 members[name].append(pod)
-    rooms: dict[PodClass, int] = {}
+    rooms, own_rooms = dict[PodClass, int](), dict[PodClass, int]()
     #: What gangs of each namespace take that go first.
     taken: dict[str, Counter[PodClass]] = {}
     gangs = dict(snapshot.gangs)
@@ -47,7 +47,7 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
         reason = _reason(gang, alike, before, snapshot, rooms)
         if reason:
             gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=reason)
-        else:
+        elif _may_start(gang, pods, snapshot, own_rooms):
             before.update(alike)
             for later in gang.to_come:
                 before[_as_judged(later.pod_class)] += later.count
@@ -81,6 +81,18 @@ def _reason(
             beside = f", beside {others} of other gangs" if others else ""
             return f"{gang.name}: {later.count} pods come once it runs, and {free} of them have room now{beside}"
     return ""
+
+
+def _may_start(gang: Gang, members: list[PendingPod], snapshot: Snapshot, rooms: dict[PodClass, int]) -> bool:
+    """Whether its own pods may have room now. Else it goes before nobody: its room may never come."""
+    count = 0
+    for pod_class, pods in Counter(pod.pod_class for pod in members).items():
+        if pod_class not in rooms:
+            if len(rooms) == _MOST_CLASSES:
+                return True
+            rooms[pod_class] = _room(pod_class, snapshot)
+        count += min(pods, rooms[pod_class])
+    return count >= gang.min_placed
 
 
 def _as_judged(pod_class: PodClass) -> PodClass:
