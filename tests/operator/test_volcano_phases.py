@@ -201,3 +201,13 @@ async def test_a_job_that_goes_while_it_rests_is_not_written(tmp_path: Path) -> 
         cluster.policies.replace([parse_policy("p", GOVERNS | {"delivery": "Observe"}, MODELS)])
         await asyncio.sleep(1)
     assert len(asked) == 1
+
+
+async def test_a_job_that_a_webhook_forbids_keeps_no_later_one_waiting(tmp_path: Path) -> None:
+    """It answers 403 for one group, as if the right lacked: those that come later get their phase all the same."""
+    cluster, forbidden = cluster_of(), "ml/train-job-uid"
+    async with writing(cluster, tmp_path, lambda name: 403 if name == forbidden else 200) as asked:
+        await until(lambda: asked == [forbidden] * 2, 10, lambda: str(asked))
+        for number in range(20):
+            add_job(cluster, f"ns-{number % 2}", number)
+        await until(lambda: len(set(asked)) == 21, 10, lambda: str(asked))

@@ -37,6 +37,8 @@ _BACKOFF: Final = Backoff(first=1.0, longest=60.0)
 _CONCURRENCY: Final = 4
 #: Jobs that are looked at between two turns of the event loop, and how many times as long as a look the pause is.
 _BURST, _REST = 100, 9
+#: Of a group that was not forbidden: how often, and until when it pauses.
+_NEVER: Final = (0, 0.0)
 #: Seconds after which a group that still waits is written again: Volcano's controller may have made it wait anew.
 _SEEN_AFTER: Final = 60.0
 
@@ -102,6 +104,8 @@ class VolcanoPhases:
         self._queued: set[str] = set()
         #: Of groups that were written and are not seen so yet: when, by uid.
         self._written: dict[str, float] = {}
+        #: Of groups that were forbidden: how often, and until when they pause, by uid.
+        self._refused: dict[str, tuple[int, float]] = {}
         #: How often the right lacked since a write succeeded, and until when no group is tried.
         self._forbidden, self._forbidden_until = 0, 0.0
 
@@ -120,11 +124,14 @@ class VolcanoPhases:
             pause = max(_EVERY, _REST * took)
             uids = {start.group.uid for start in starts}
             self._written = {uid: when for uid, when in self._written.items() if uid in uids}
+            self._refused = {uid: known for uid, known in self._refused.items() if uid in uids}
             now = asyncio.get_running_loop().time()
             if now < self._forbidden_until:
                 continue
             due = [start for start in starts if self._is_due(start.group.uid, now)]
-            for start in due[:1] if self._forbidden else due:  # the right is to all groups or to none
+            # The right is to all groups or to none. But a webhook may forbid one, so another one is tried next.
+            due.sort(key=lambda start: self._refused.get(start.group.uid, _NEVER))
+            for start in due[:1] if self._forbidden else due:
                 self._queued.add(start.group.uid)
                 self._queue.put(start, start.job.namespace)
 
@@ -141,7 +148,8 @@ class VolcanoPhases:
         return starts, took + time.perf_counter() - since
 
     def _is_due(self, uid: str, now: float) -> bool:
-        return uid not in self._queued and now >= self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER
+        rests_until = max(self._refused.get(uid, _NEVER)[1], self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER)
+        return uid not in self._queued and now >= rests_until
 
     async def _try(self, start: Start, _tries: int) -> Outcome:
         outcome: Outcome = Finished.UNSENT
@@ -169,11 +177,14 @@ class VolcanoPhases:
             self._api_client.outages.failed("phase of PodGroups", str(error.status), problem)
             if error.status != 403:
                 return retry_after_error(error)
+            tries = self._refused.get(group.uid, _NEVER)[0] + 1
+            self._refused[group.uid] = tries, now() + self._backoff.pause(tries)
             if now() >= self._forbidden_until:  # else another request in flight has said so
                 self._forbidden += 1
                 self._forbidden_until = now() + self._backoff.pause(self._forbidden)
             return Finished.ANSWERED
         self._api_client.outages.recovered("phase of PodGroups")
         self._forbidden = 0
+        self._refused.pop(group.uid, None)
         self._written[group.uid] = now()
         return Finished.ANSWERED
