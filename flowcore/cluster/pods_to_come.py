@@ -37,13 +37,13 @@ class ComingPods:
         self._owed_by: dict[_Replica, dict[GangKey, PodsToCome]] = {}
 
     def steps(self) -> Iterator[None]:
-        """Counts what gangs that have begun still get, a parent with each step."""
+        """Counts what gangs that have begun still get, a gang with each step."""
         gangs = self._cluster.gangs
         for parent in list(gangs.ordered_parents(self._namespace)):
             for key in list(gangs.parts(parent)):
                 if self._has_begun(key):
                     self._owed_by.setdefault(_replica(key), {}).update(self._after(key))
-            yield
+                yield
         for owed in self._owed_by.values():
             for later in owed.values():
                 self._owed[later.pod_class] += later.count

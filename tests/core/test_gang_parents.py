@@ -27,6 +27,7 @@ from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.cluster.kinds import GANG_PARENTS
+from flowcore.cluster.pods_to_come import ComingPods
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.gang_parents import BUILT_IN_GROUPS, ParentKey
@@ -923,3 +924,21 @@ def test_the_groups_of_built_in_kinds_are_known() -> None:
 def test_what_is_followed_by_default() -> None:
     """All built-in kinds but Jobs and RayClusters."""
     assert set(kinds_of([BUILT_IN.gangs])) == set(PARENTS) - {JOB, RAY_CLUSTER}
+
+
+def test_pods_to_come_of_a_large_set_are_counted_a_group_at_a_time() -> None:
+    """An event loop turns meanwhile, however many groups one object has."""
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    groups, spec = 20, {"size": 3, "workerTemplate": template}
+    manifest = parent(LEADER_WORKER_SET, startupPolicy="LeaderReady", leaderWorkerTemplate=spec)
+    known = parent_reader(LEADER_WORKER_SET)(msgspec.json.encode(manifest))
+    cluster = Cluster()
+    cluster.set_gang_parent(known.key, known)
+    for group in range(groups):
+        labels = {f"{LWS_LABEL}name": "train", f"{LWS_LABEL}group-index": f"{group}", f"{LWS_LABEL}worker-index": "0"}
+        cluster.put_pod(pod(f"train-{group}", "apps/v1/StatefulSet/train", labels=labels, node="a"))
+    coming = ComingPods(cluster, "ml", (), -1.0)
+    assert len(list(coming.steps())) >= groups
+    waiting = cluster.pods["ml/train-0"].gang
+    assert waiting is not None
+    assert [(each.count, each.owed) for each in coming.after(waiting.key)] == [(2, 2 * (groups - 1))]
