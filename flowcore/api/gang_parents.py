@@ -37,6 +37,8 @@ from flowcore.model.selectors import value_of
 
 #: Name of a pod's parent and the part of it that the pod is in; None: it names none.
 NamedParent = tuple[str, str] | None
+#: The part of a Job where only Indexed ones are gangs; "" is that of any Job.
+INDEXED: Final = "Indexed"
 _JOB_SET_LABELS: Final = (
     "jobset.sigs.k8s.io/jobset-name",
     "jobset.sigs.k8s.io/replicatedjob-name",
@@ -77,7 +79,7 @@ def _by_controller(pod: Pod) -> NamedParent:
 
 
 def _indexed(pod: Pod) -> NamedParent:
-    return _controller_name(pod), "Indexed"
+    return _controller_name(pod), INDEXED
 
 
 def _job_set(pod: Pod) -> NamedParent:

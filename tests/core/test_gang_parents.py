@@ -728,6 +728,16 @@ def test_a_job_asks_to_be_a_gang(controllers: list[str]) -> None:
     assert cluster.parent_gangs.asked == {JOB}
 
 
+def test_a_pod_that_asks_beside_pods_of_an_indexed_gang() -> None:
+    """Neither waits for all pods of the Job in a gang of its own: some are in the other one."""
+    asking, other = job_pods(1, annotations=ASKS)[0], job_pods(2)[1]
+    spec = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
+    cluster = cluster_of(parent(JOB, **spec), asking, other, controllers=["IndexedJob"])
+    assert told(cluster) == []
+    put(cluster, job_pods(2)[0])
+    assert told(cluster) == [Gang("Job ml/train (Indexed)", 2)]
+
+
 def test_a_pod_that_asks_and_names_a_gang_itself() -> None:
     """Its own mark goes first; and what makes no gangs has none to be in."""
     cluster = cluster_of(

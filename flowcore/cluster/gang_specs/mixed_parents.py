@@ -13,9 +13,11 @@ from typing import Final
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.policies import Delivery
 
+#: How a pod is delivered, and whether by the part of a Job that only Indexed ones make: both parts are of all pods.
+_Delivered = tuple[Delivery, bool]
 #: Uid of a pod's controller where that has the kind and the name of the parent, else ""; and how the pod is delivered,
 #: None: it is in no gang of the parent, but in another one or in none.
-Way = tuple[str, Delivery | None]
+Way = tuple[str, _Delivered | None]
 _NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 
 
@@ -24,7 +26,7 @@ class MixedParents:
 
     def __init__(self) -> None:
         #: By uid of the controller; None: of all pods. So one question is short, however many controllers there are.
-        self._ways: dict[tuple[ParentKey, str | None], Counter[Delivery | None]] = {}
+        self._ways: dict[tuple[ParentKey, str | None], Counter[_Delivered | None]] = {}
         self._of_pods: dict[str, Mapping[ParentKey, Way]] = {}
 
     def ways_of(self, pod: str) -> Mapping[ParentKey, Way]:
@@ -47,17 +49,17 @@ class MixedParents:
 
     def _count(self, ways: Mapping[ParentKey, Way], sign: int) -> None:
         """Counts a pod that came (1) or went (-1)."""
-        for parent, (uid, delivery) in ways.items():
+        for parent, (uid, delivered) in ways.items():
             for key in ((parent, uid), (parent, None)):
                 counts = self._ways.setdefault(key, Counter())
-                counts[delivery] += sign
-                if not counts[delivery]:
-                    del counts[delivery]
+                counts[delivered] += sign
+                if not counts[delivered]:
+                    del counts[delivered]
                 if not counts:
                     del self._ways[key]
 
     def is_mixed(self, parent: GangParent) -> bool:
         """Whether the pods of a parent are not all delivered the same way, in gangs of its own."""
         controllers = ("", parent.uid) if parent.owns_pods else (None,)
-        own = [delivery for uid in controllers for delivery in self._ways.get((parent.key, uid), ())]
-        return None in own or any(delivery is not own[0] for delivery in own)
+        own = [delivered for uid in controllers for delivered in self._ways.get((parent.key, uid), ())]
+        return None in own or any(delivered != own[0] for delivered in own)

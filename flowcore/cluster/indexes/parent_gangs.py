@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from flowcore.api.gang_parents import kinds_asked, may_have_parent, parent_gangs
+from flowcore.api.gang_parents import INDEXED, kinds_asked, may_have_parent, parent_gangs
 from flowcore.api.kinds import ObjectKind
 from flowcore.cluster.gang_specs.mixed_parents import MixedParents, Way
 from flowcore.cluster.indexes.policy_index import PolicyIndex
@@ -187,7 +187,7 @@ class ParentGangs:
             if key is None or key.parent != parent:
                 ways[parent] = uid, None
             elif delivery is not None:
-                ways[parent] = uid, delivery
+                ways[parent] = uid, (delivery, key.part == INDEXED)
         return key, ways
 
     def _in_gang(self, pod: Pod, key: GangKey | None) -> Pod:
