@@ -9,16 +9,18 @@ from support.fake_cluster.claims import claiming
 from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.machine import gang, room, sized
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
-from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SECONDS
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.cluster.kinds import DEVICE_TAINT_RULES
+from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy, Selects
-from flowcore.model.resource_slices import DeviceId
+from flowcore.model.resource_slices import DeviceId, DeviceTaint
 
 
 class Case(FakeCluster):
@@ -118,6 +120,35 @@ def test_others_take_the_device_while_we_plan() -> None:
     case.show()
     case.deliver(100)
     assert (case.phase("p"), case.writes) == (None, [])
+
+
+def tainting(effect: str) -> DeviceTaintRule:
+    """A rule about all devices."""
+    return DeviceTaintRule("broken", DeviceTaint("broken", "", effect))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "holds"),
+    [
+        (None, tainting("NoSchedule"), False),
+        (None, tainting("NoExecute"), False),
+        (tainting("None"), tainting("NoExecute"), False),
+        (None, tainting("None"), True),
+        (tainting("None"), None, True),
+    ],
+)
+def test_a_taint_rule_that_changes_while_we_plan(
+    before: DeviceTaintRule | None, after: DeviceTaintRule | None, *, holds: bool
+) -> None:
+    """The placement is dropped if the device has a taint now that keeps pods out; a rule that does not matters not."""
+    case = Case()
+    if before is not None:
+        case.apply(ObjectSet(DEVICE_TAINT_RULES, "broken", before))
+    case.pod("p")
+    case.make_plan()
+    case.apply(ObjectSet(DEVICE_TAINT_RULES, "broken", after))
+    case.deliver(100)
+    assert case.phase("p") is (Phase.PREPARING if holds else None)
 
 
 def test_a_plan_without_devices_for_a_pod() -> None:

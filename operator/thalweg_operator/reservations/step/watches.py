@@ -19,6 +19,7 @@ from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
+from flowcore.model.resource_slices import KEEPS_OUT
 from flowcore.model.selectors import Labels
 from thalweg_operator.reservations.events import (
     NamespaceSet,
@@ -169,11 +170,15 @@ def _node_changed(state: State, change: NodeChange) -> None:
 
 
 def _taint_rule_changed(state: State, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
-    """A DeviceTaintRule came, changed or went: that is a change of the slices that it is about."""
+    """A DeviceTaintRule came, changed or went.
+
+    If it keeps pods out now, that is a change of the slices that it is about. Else plans hold as they are: devices
+    without a taint that they had are as free as those with it.
+    """
     cluster = state.cluster
-    if before == after:
+    if after is None or before == after or after.taint.effect not in KEEPS_OUT:
         return  # its status changes while pods are evicted
-    for name in cluster.tainted_slices.selected_by(before, after):
+    for name in cluster.tainted_slices.selected_by(after):
         tainted = cluster.devices.slices[name]
         state.ledger.device_claims.slice_changed(name, tainted, tainted, cluster.generation)
 
