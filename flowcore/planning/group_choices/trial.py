@@ -58,9 +58,7 @@ class Trial:
         return not group.unschedulable_reason and all(int(counts.sum()) >= count for count, counts in rooms)
 
     def fits(self, names: tuple[str, ...]) -> bool:
-        """Whether all pods that some gangs need are really placed, the limits of their queues let them in, and none of
-        them would rather wait for cheaper nodes.
-        """
+        """Whether all pods that some gangs need are placed, within the limits of queues and what each may cost."""
         (group, needed), problem = self._group(names), copy(self._problem)
         problem.atomic_groups = AtomicGroups((group,), self._none.group_of, self._none.needed)
         pods = [problem.demands[index].group.pods[place] for index, places in needed.items() for place in places]
