@@ -134,7 +134,8 @@ def main(
             click.echo(problem, err=True)
             sys.exit(1)
     if output == "json":
-        results = [{"placer": name, "load": load, "nodes": shape.nodes, **asdict(row)} for name, load, row in rows]
+        told_of_all = {"nodes": shape.nodes, "hours": day}
+        results = [{**told_of_all, "load": load, "placer": name, **asdict(row)} for name, load, row in rows]
         click.echo(msgspec.json.encode({"conditions": told, "rows": results}))
         return
     title = f"{shape.nodes:,} nodes, {day:g} hours, a decision every {every} s"

@@ -233,7 +233,7 @@ TABLES: tuple[PageTable, ...] = (
     PageTable(
         "gangs in racks",
         "gangs in racks",
-        (_NODES, Column("load", "load"), Column("placer", "placer")),
+        (_NODES, Column("hours", "hours"), Column("load", "load"), Column("placer", "placer")),
         (
             Column("started", "started"),
             Column("came", "gangs"),
