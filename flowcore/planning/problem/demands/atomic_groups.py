@@ -187,9 +187,9 @@ def atomic_group_of(
     """
     needed: set[tuple[int, int]] = set()
     unschedulable_reason = next((gang.unschedulable_reason for gang in gangs if gang.unschedulable_reason), "")
-    choosing = sum(gang.chooses_domain for gang in gangs)
-    if not unschedulable_reason and choosing > MAX_CHOOSING:
-        number = f"{choosing} gangs and slices that choose a domain"
+    without_domain = sum(gang.chooses_domain for gang in gangs)
+    if not unschedulable_reason and without_domain > MAX_CHOOSING:
+        number = f"{without_domain} gangs and slices that choose a domain"
         unschedulable_reason = f"{gangs[0].name} is placed together with {number}, {MAX_CHOOSING} are allowed"
     for gang, pending in zip(gangs, members, strict=True):
         least = max(1, gang.min_placed) if gang.topology_key and not gang.domain else gang.min_placed
