@@ -7,7 +7,7 @@ import pytest
 
 from flowcore.api import Interner, WirePod, WirePodGroup, to_pod, to_pod_group
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.cluster.indexes.round_gangs import gangs_for
+from flowcore.cluster.indexes.round_gangs import MAX_PREFERRED_LEVELS, gangs_for
 from flowcore.model.gang_parents import GangParent, PartSize
 from flowcore.model.gang_spec import GANG, GANG_MIN_MEMBER, GANG_TOPOLOGY, GangKey, GangRef, GangSource, PodGroup
 from flowcore.model.gang_topology import (
@@ -151,6 +151,18 @@ def test_pods_of_controllers() -> None:
         Gang("Job ml/train", 2, topology_key="block", preferred=(("block, rack", ""),)),
         {"p0", "p1"},
     )
+
+
+def test_a_namespace_with_many_levels() -> None:
+    """Its gangs prefer so many in a round, shared ones once; the others are placed as if they preferred none."""
+    levels = [f"l{number},m{number}" for number in range(MAX_PREFERRED_LEVELS)]
+    pods = [
+        read(f"p{at}", {GANG: f"g{at:03}", GANG_MIN_MEMBER: "1", GANG_PREFERRED_TOPOLOGY: level})
+        for at, level in enumerate([*levels[:2], *levels])
+    ]
+    gangs = told(*pods)
+    expected = [2, 2, *[2] * (MAX_PREFERRED_LEVELS // 2), *[0] * (MAX_PREFERRED_LEVELS // 2)]
+    assert [len(gang.preferred) for _, (gang, _) in sorted(gangs.items())] == expected
 
 
 # --- slices and ranks ---

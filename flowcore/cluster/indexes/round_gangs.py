@@ -24,6 +24,8 @@ DomainOf = Callable[[str, str], str]
 #: Gangs that the name of a group lists; the name of a larger group has the first gang and a count.
 _MAX_LISTED = 3
 _PODS_PER_STEP = 8
+#: Most different levels that the gangs of a namespace may prefer in a round: each is read from all nodes.
+MAX_PREFERRED_LEVELS = 16
 
 
 class RoundGangs:
@@ -55,6 +57,8 @@ class RoundGangs:
         self._progress: dict[GangKey, _GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
         self._trees: dict[GroupTree, RoundTree] = {}
+        #: Topologies that gangs prefer, by namespace.
+        self._preferred: dict[str, set[str]] = {}
         self.gang_names: list[tuple[str, ...]] = [()] * len(pending)
         self.gangs: list[Gang] = []
 
@@ -191,12 +195,19 @@ class RoundGangs:
         return self._group(self.progress(key).spec.group) is group
 
     def _levels(self, key: GangKey, spec: GangSpec) -> tuple[tuple[str, str], ...]:
-        """The levels that a gang prefers, each within those before it, and its domain at each."""
+        """The levels that a gang prefers, each within those before it, and its domain at each.
+
+        Levels beyond what its namespace may have in a round are left out.
+        """
+        known = self._preferred.setdefault(key.namespace, set())
         labels = spec.topology_key.split(TOPOLOGY_SEPARATOR) if spec.topology_key else []
         levels = []
         for label in spec.preferred:
             labels = list(dict.fromkeys((*labels, label)))
             topology = TOPOLOGY_SEPARATOR.join(labels)
+            if topology not in known and len(known) >= MAX_PREFERRED_LEVELS:
+                break
+            known.add(topology)
             levels.append((topology, self._domain((key,), topology)))
         return tuple(levels)
 
