@@ -135,6 +135,18 @@ def test_the_limit_of_a_queue_is_kept_by_enough_groups(sizes: tuple[int, int, in
         assert len(placed(plan(node("n", str(cores)), limited, composite("x", 2), *groups))) == 2
 
 
+def test_many_trees_of_another_namespace_take_no_choices_from_one() -> None:
+    """A round tries so many sets of groups in all; trees of its own namespace share what one has."""
+    crowd = [composite(f"c{tree}", 1, topology=RACK) for tree in range(40)]
+    crowd += [each for tree in range(40) for name in "ab" for each in group(f"c{tree}{name}", 1, f"c{tree}", cpu="9")]
+    for each in crowd:
+        each["metadata"]["namespace"] = "another"
+    racks = [racked(f"n{number}", f"r{number}", 3) for number in range(3)]
+    large = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
+    of = [composite("x", 2), *group("a", 4, "x", **large), *group("b", 5, "x"), *group("c", 4, "x")]
+    assert set(placed(plan(*racks, *of, *crowd))) == {"b", "c"}
+
+
 def test_bounds_hold_for_every_choice() -> None:
     """A group that waits for its turn might be placed: no bound counts it as left."""
     of = [node("n", "3"), *(each for name in "abc" for each in group(name, 1, "x")), pod("large", "4")]

@@ -8,9 +8,9 @@ if everything that waits has room. Source of the semantics: kube-scheduler sched
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
 
 import msgspec
 
@@ -47,8 +47,8 @@ class ChooseGroups(Pass):
         chosen = {choice.name: choice.all_gangs for choice in choices}
         if open_choices:
             trial = Trial(problem.with_snapshot(united), unions)
-            most = min(_MAX_TRIALS_OF_ONE, _MAX_TRIALS // len(open_choices))
-            chosen |= {choice.name: _chosen(choice, trial, most) for choice in open_choices}
+            most = _trials([trial.namespace(choice.all_gangs[0]) for choice in open_choices])
+            chosen |= {choice.name: _chosen(choice, trial, n) for choice, n in zip(open_choices, most, strict=True)}
             partly = [choice for choice in open_choices if len(chosen[choice.name]) < len(choice.all_gangs)]
             self._slack = sum(trial.price(gang) for choice in partly for gang in choice.all_gangs)
         return problem.with_snapshot(_resolved(united, choices, chosen, unions))
@@ -77,6 +77,20 @@ def _choices(gangs: Mapping[str, Gang]) -> list[Choice]:
 def _is_forced(choice: Choice) -> bool:
     """Whether no group of it can be left out."""
     return choice.missing == len(choice.gangs) + len(choice.below) and all(map(_is_forced, choice.below.values()))
+
+
+def _trials(namespaces: Sequence[str]) -> list[int]:
+    """How many sets may be tried of each tree, by the namespaces of these: a namespace with many takes none of others.
+
+    Namespaces take turns, and so do the trees of each.
+    """
+    trees: dict[str, list[int]] = {}
+    for number, namespace in enumerate(namespaces):
+        trees.setdefault(namespace, []).append(number)
+    most, turns = [0] * len(namespaces), cycle([cycle(numbers) for numbers in trees.values()])
+    for numbers in islice(turns, min(_MAX_TRIALS, _MAX_TRIALS_OF_ONE * len(most))):
+        most[next(numbers)] += 1
+    return most
 
 
 def _chosen(choice: Choice, trial: Trial, most: int) -> tuple[str, ...]:

@@ -47,6 +47,11 @@ class Trial:
         share = sum(demands[index].dominant_share * count for index, count in group.required.items())
         return float(not gang.partially_placed), share, float(group.size)
 
+    def namespace(self, name: str) -> str:
+        """Of the pods of a gang; "": none of them is planned."""
+        pods = (self._problem.demands[index].group.pods[place] for index, place in self._members.get(name, ()))
+        return next((pod.signature.namespace for pod in pods), "")
+
     def price(self, name: str) -> int:
         """What it costs to leave all pods of a gang."""
         return sum(int(self._problem.demands[index].prices[place]) for index, place in self._members.get(name, ()))
@@ -58,7 +63,10 @@ class Trial:
         return not group.unschedulable_reason and all(int(counts.sum()) >= count for count, counts in rooms)
 
     def fits(self, names: tuple[str, ...]) -> bool:
-        """Whether all pods that some gangs need are placed, within the limits of queues and what each may cost."""
+        """Whether all pods that some gangs need are really placed, and nothing else keeps them waiting.
+
+        Limits of queues may, and a policy by which they rather wait for cheaper nodes.
+        """
         (group, needed), problem = self._group(names), copy(self._problem)
         problem.atomic_groups = AtomicGroups((group,), self._none.group_of, self._none.needed)
         pods = [problem.demands[index].group.pods[place] for index, places in needed.items() for place in places]
