@@ -256,6 +256,17 @@ def test_all_groups_of_one_composite_leave_together() -> None:
     assert len(plan(node("n", "2"), *of, urgent).result.evictions) == 1
 
 
+def test_pods_are_evicted_for_groups_that_some_nodes_could_hold() -> None:
+    """Not for the smallest groups, if one of these has room on no node even when all pods have left."""
+    running = [pod(f"r-{number}", "1", priority=-5, nodeName="n") for number in range(4)]
+    nowhere = group("a", 1, "x")
+    nowhere[1]["spec"]["nodeSelector"] = {"zone": "gone"}
+    of = [composite("x", 2, priority=10), *nowhere, *group("b", 2, "x"), *group("c", 2, "x")]
+    this = plan(node("n", "4"), *running, *of)
+    assert set(placed(this)) == {"b", "c"}
+    assert len(this.result.evictions) == 4
+
+
 GROUPS = st.lists(
     st.tuples(st.integers(1, 3), st.sampled_from(["1", "2"]), st.sampled_from(["x", "x", "y"])), min_size=1, max_size=4
 )

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 
+import numpy as np
+
 from flowcore.costs.shares.queue_admission import within_limits
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission_run import AdmissionRun
@@ -14,6 +16,7 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicG
 from flowcore.planning.problem.passes import RestrictToGangDomains
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import may_wait
+from flowcore.rules.filters.node_resources_fit import count_fitting
 
 
 class Trial:
@@ -32,6 +35,7 @@ class Trial:
             for place, pod in enumerate(demand.group.pods):
                 for name in dict.fromkeys(pod.gangs):
                     self._members.setdefault(name, []).append((index, place))
+        self._most_known: dict[int, int] = {}
         self._slices: dict[str, list[str]] = {}
         for gang in problem.snapshot.gangs.values():
             if gang.slice_of:
@@ -41,11 +45,22 @@ class Trial:
         _ = self._problem.cost_matrix, self._problem.objective, self._problem.by_size, self._problem.not_packable
 
     def size(self, name: str) -> tuple[float, ...]:
-        """What a gang needs, to be compared: whether it has yet to begin, its share of a node, its number of pods."""
+        """What a gang needs, to be compared.
+
+        Whether it is more than empty nodes have, whether it has yet to begin, its share of a node, its number of pods.
+        """
         gang, demands = self._gang(name), self._problem.demands
         group, _ = self._group((name,))
         share = sum(demands[index].dominant_share * count for index, count in group.required.items())
-        return float(not gang.partially_placed), share, float(group.size)
+        too_large = any(self._most(index) < count for index, count in group.required.items())
+        return float(too_large), float(not gang.partially_placed), share, float(group.size)
+
+    def _most(self, index: int) -> int:
+        """How many pods of a demand have room once all nodes are empty."""
+        if index not in self._most_known:
+            demand, empty = self._problem.demands[index], np.maximum(self._problem.snapshot.allocatable, 0)
+            self._most_known[index] = int(count_fitting(demand.requests, empty)[demand.allowed].sum())
+        return self._most_known[index]
 
     def namespace(self, name: str) -> str:
         """Of the pods of a gang; "": none of them is planned."""
