@@ -550,23 +550,35 @@ class Cluster:
         return self._regang(list(self.parent_gangs.candidates(namespace)))
 
     def _regang_pods_of(self, parents: Iterable[ParentKey]) -> bool:
-        """Puts the pods of these parents into their gangs anew; returns whether pods wait otherwise now."""
-        changes = [self._regang(self.parent_gangs.pods_of(parent)) for parent in parents]
-        return any(changes)
+        """Puts the pods of these parents into their gangs anew; returns whether pods wait otherwise now.
+
+        What decides about each pod alone has not changed, so a parent with many pods takes little time.
+        """
+        changed = False
+        for parent in parents:
+            for key in self.parent_gangs.pods_of(parent):
+                changed |= self._put_in_gang(self.parent_gangs.put_again(self.pods[key]))
+        self.occupancy.generation += changed
+        return changed
 
     def _regang(self, keys: Iterable[str]) -> bool:
         changed = False
         for key in keys:
-            before = self.pods[key]
-            pod, parents = self.parent_gangs.put(before, self.namespaces)
-            if pod is not before:
-                self._note_written(before, pod)
-                self.pods[key] = pod
-                changed |= self.gangs.put(pod)
-                changed |= self._set_waiting(key, pod)[0]
+            pod, parents = self.parent_gangs.put(self.pods[key], self.namespaces)
+            changed |= self._put_in_gang(pod)
             changed |= self._regang_pods_of(parents)
         self.occupancy.generation += changed
         return changed
+
+    def _put_in_gang(self, pod: Pod) -> bool:
+        """Takes a pod that may be in another gang now; returns whether it waits otherwise."""
+        before = self.pods[pod.key]
+        if pod is before:
+            return False
+        self._note_written(before, pod)
+        self.pods[pod.key] = pod
+        changed = self.gangs.put(pod)
+        return self._set_waiting(pod.key, pod)[0] or changed
 
     # --- for workers ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -30,11 +30,11 @@ from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.cluster.pods_to_come import ComingPods
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
-from flowcore.model.gang_parents import BUILT_IN_GROUPS, ParentKey
+from flowcore.model.gang_parents import BUILT_IN_GROUPS
 from flowcore.model.gang_spec import MAX_GANGS_IN_GROUP
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
+from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy, Policy
 from flowcore.model.selectors import Labels
 
 MODELS = KnownModels(("CPUMemory",))
@@ -271,24 +271,33 @@ def test_pods_of_controllers_that_make_no_gang_are_single(change: dict[str, Any]
 
 
 def test_a_parent_that_changes_without_end_costs_little() -> None:
-    """The status of a Job changes with each pod that ends: its pods are not all looked at each time."""
+    """The status of a Job changes with each pod that ends: its pods are not all looked at each time.
+
+    They are once it makes no gang any more. What is true of each pod alone is not asked again, such as its policy.
+    """
     status = [{"succeeded": count} for count in range(3)]
     cluster = cluster_of(*job_pods(4), controllers=["Job"])
     put(cluster, parent(JOB, parallelism=4, completions=4, status=status[0]))
-    looks = 0
-    as_they_are = cluster.parent_gangs.put
+    looks, asked = 0, 0
+    as_they_are, governing = cluster.parent_gangs.put_again, cluster.policies.governing
 
-    def counted(pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[Pod, Collection[ParentKey]]:
+    def counted(pod: Pod) -> Pod:
         nonlocal looks
         looks += 1
-        return as_they_are(pod, namespaces)
+        return as_they_are(pod)
 
-    cluster.parent_gangs.put = counted  # type: ignore[method-assign]
+    def answered(scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+        nonlocal asked
+        asked += 1
+        return governing(scheduler_name, labels, namespace_labels)
+
+    cluster.parent_gangs.put_again = counted  # type: ignore[method-assign]
+    cluster.policies.governing = answered  # type: ignore[method-assign]
     for each in status[1:]:
         put(cluster, parent(JOB, parallelism=4, completions=4, status=each))
     assert looks == 0
     put(cluster, parent(JOB, parallelism=4, completions=4, deleting=True))
-    assert looks == 4
+    assert (looks, asked) == (4, 0)
 
 
 def test_changes_that_do_not_decide_on_gangs_look_at_no_pods() -> None:

@@ -50,9 +50,9 @@ class ParentGangs:
         self._objects: Counter[str] = Counter()
         #: Keys of pods that rows may be about, by namespace.
         self._candidates: dict[str, dict[str, None]] = {}
-        #: Keys of the pods that are in gangs of a parent, or would be if it made any; and the parent of each.
+        #: Keys of the pods that are in gangs of a parent, or would be if it made any; and the gang of each.
         self._pods: dict[ParentKey, dict[str, None]] = {}
-        self._parent_of: dict[str, ParentKey] = {}
+        self._gang_of: dict[str, GangKey] = {}
 
     def read_policies(self) -> bool:
         """Looks at the policies anew; returns whether rows may be about other pods now than those that were put."""
@@ -107,9 +107,13 @@ class ParentGangs:
         if pod.asks_gang:
             self.asked.update(kinds_asked(pod))
         key, ways = self._named(pod, namespaces)
-        self._note_parent(pod.key, None if key is None else key.parent)
+        self._note_gang(pod.key, key)
         changed = self._put_ways(pod.key, ways)
         return self._in_gang(pod, key), changed
+
+    def put_again(self, pod: Pod) -> Pod:
+        """The same pod in the gang of its controller, or in none, as its parent makes gangs now."""
+        return self._in_gang(pod, self._gang_of.get(pod.key))
 
     def drop(self, pod: Pod) -> Collection[ParentKey]:
         """A pod is gone; returns the parents of which other pods are in other gangs now."""
@@ -118,7 +122,7 @@ class ParentGangs:
             candidates.pop(pod.key, None)
             if not candidates:
                 del self._candidates[pod.namespace]
-        self._note_parent(pod.key, None)
+        self._note_gang(pod.key, None)
         return self._put_ways(pod.key, _NO_WAYS)
 
     def put_candidate(self, pod: Pod) -> None:
@@ -146,18 +150,18 @@ class ParentGangs:
             return None
         return key.parent, self._is_followed(key.kind)
 
-    def _note_parent(self, pod: str, parent: ParentKey | None) -> None:
-        before = self._parent_of.get(pod)
-        if before == parent:
+    def _note_gang(self, pod: str, gang: GangKey | None) -> None:
+        before = self._gang_of.get(pod)
+        if before == gang:
             return
         if before is not None:
-            pods = self._pods[before]
-            del pods[pod], self._parent_of[pod]
+            pods = self._pods[before.parent]
+            del pods[pod], self._gang_of[pod]
             if not pods:
-                del self._pods[before]
-        if parent is not None:
-            self._parent_of[pod] = parent
-            self._pods.setdefault(parent, {})[pod] = None
+                del self._pods[before.parent]
+        if gang is not None:
+            self._gang_of[pod] = gang
+            self._pods.setdefault(gang.parent, {})[pod] = None
 
     def _put_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
         known = self._mixed.ways_of(pod)
