@@ -189,6 +189,9 @@ def kinds_of(policies: Iterable[GangPolicy]) -> dict[ObjectKind, ParentRule | No
     """The kinds of parents that policies follow, and the rule where one of them names the kind.
 
     Of several rules about a kind the first counts.
+
+    Args:
+        policies: by precedence.
     """
     kinds: dict[ObjectKind, ParentRule | None] = {}
     named: set[str] = set()
@@ -202,20 +205,21 @@ def kinds_of(policies: Iterable[GangPolicy]) -> dict[ObjectKind, ParentRule | No
 
 
 def rules_by_type(policies: Iterable[GangPolicy]) -> dict[tuple[str, str], tuple[ObjectKind, ParentRule]]:
-    """The rows of policies by the apiVersion and kind of the objects that they are about."""
+    """The rows of policies, by precedence, by the apiVersion and kind of the objects that they are about."""
     rows = ((kind, rule) for kind, rule in kinds_of(policies).items() if rule is not None)
     return {(kind.api_version, kind.kind): (kind, rule) for kind, rule in rows}
 
 
 def rules_in(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[ObjectKind, ParentRule]]:
     """``rules_by_type`` of the policies among objects of an API server; rows that are not valid do not count."""
-    policies = []
+    policies = list[tuple[int, str, GangPolicy]]()
     for item in objects:
         if item.get("kind") == POLICY.kind:
             with suppress(msgspec.ValidationError, PolicyError):
-                gangs = msgspec.convert(item, _PolicyObject).spec.gangs
-                policies.append(GangPolicy(controllers=(), parents=parse_parent_rules(gangs.parents)))
-    return rules_by_type(policies)
+                policy = msgspec.convert(item, _PolicyObject)
+                gangs = GangPolicy(controllers=(), parents=parse_parent_rules(policy.spec.gangs.parents))
+                policies.append((-policy.spec.precedence, policy.metadata.name, gangs))
+    return rules_by_type(gangs for _, _, gangs in sorted(policies, key=lambda policy: policy[:2]))
 
 
 class _PolicyGangs(msgspec.Struct):
@@ -223,10 +227,16 @@ class _PolicyGangs(msgspec.Struct):
 
 
 class _PolicySpec(msgspec.Struct):
+    precedence: int = 0
     gangs: _PolicyGangs = msgspec.field(default_factory=_PolicyGangs)
 
 
+class _PolicyMeta(msgspec.Struct):
+    name: str = ""
+
+
 class _PolicyObject(msgspec.Struct):
+    metadata: _PolicyMeta
     spec: _PolicySpec
 
 

@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from support.cli import Manifest, node
 from thalweg.main import main
 
+from flowcore.api.gang_parents import rules_in
+
 LABELS = {
     "jobset.sigs.k8s.io/jobset-name": "train",
     "jobset.sigs.k8s.io/replicatedjob-name": "workers",
@@ -133,6 +135,20 @@ def test_kinds_that_a_policy_of_the_dump_names(tmp_path: Path) -> None:
     older = plan(tmp_path, node("a", "2"), own_policy(), training(3, "v0"), pods=own_members(3))
     assert len(older["waiting"]) == 1
     assert any("kubectl get trainings.v1.example.com -A -o json" in each for each in older["warnings"])
+
+
+def test_policies_that_name_one_kind_otherwise(tmp_path: Path) -> None:
+    """The first by precedence says where the size is, as in the cluster, wherever it is in the file."""
+    first, second = own_policy(), own_policy()
+    first["spec"] |= {"precedence": 9, "gangs": {"parents": [RULE | {"size": ["spec.many"]}]}}
+    second["metadata"] = {"name": "second"}
+    item = training(1)
+    item["spec"]["many"] = 3
+    for policies in ((first, second), (second, first)):
+        answer = plan(tmp_path, node("a", "9"), *policies, item, pods=own_members(2))
+        assert reasons(answer) == {"Training.example.com ml/train: 2 of 3 pods exist."}
+        ((_, rule),) = rules_in(policies).values()
+        assert rule.sizes == ("spec.many",)
 
 
 def test_objects_of_own_kinds_that_cannot_be_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from flowcore.api.gang_parents import rules_by_type
 from flowcore.api.kinds import NODE, NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
+from flowcore.model.policies import by_precedence
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.reading.edits import Edits
@@ -196,7 +197,7 @@ class _Reader:
 
     def _read_own_parents(self) -> None:
         """Reads the objects of kinds that policies of the dump name; the other ones are skipped."""
-        rules = rules_by_type(policy.gangs for policy in self._dump.policies.values())
+        rules = rules_by_type(policy.gangs for policy in by_precedence(self._dump.policies.values()))
         for item, kind, file in self._unread:
             named = rules.get((str(item.get("apiVersion")), item["kind"]))
             if named is None:

@@ -16,6 +16,7 @@ from flowcore.api.kinds import DEVICE_TAINT_RULE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.model.gang_parents import ParentKey
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
+from flowcore.model.policies import by_precedence
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
 from flowcore.questions.scenario.scenario import Scenario
 from flowcore.rules.filters import Verdicts, dynamic_resources
@@ -174,7 +175,7 @@ def _parents(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
             objects.setdefault(parent, []).append(pod.key)
         else:
             lacking.setdefault(parent.kind, []).append(pod.key)
-    rules = kinds_of(policy.gangs for policy in scenario.policies.values())
+    rules = kinds_of(policy.gangs for policy in by_precedence(scenario.policies.values()))
     resources = {
         kind.qualified: f"{kind.plural}.{kind.versions[0]}.{kind.group}" for kind, rule in rules.items() if rule
     }
