@@ -84,9 +84,13 @@ def _reason(
 
 
 def _may_start(gang: Gang, members: list[PendingPod], snapshot: Snapshot, rooms: dict[PodClass, int]) -> bool:
-    """Whether its own pods may have room now. Else it goes before nobody: its room may never come."""
+    """Whether its own pods may have room now. Else it goes before nobody: its room may never come.
+
+    Devices that they claim are not looked for: that is the costly part of a round, with limits of its own.
+    """
     count = 0
-    for pod_class, pods in Counter(pod.pod_class for pod in members).items():
+    classes = Counter(msgspec.structs.replace(pod.pod_class, devices=None) for pod in members)
+    for pod_class, pods in classes.items():
         if pod_class not in rooms:
             if len(rooms) == _MOST_CLASSES:
                 return True
