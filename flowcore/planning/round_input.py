@@ -103,11 +103,13 @@ class OnTheWay:
     Attributes:
         gang_pods: keys of gangs' pods on their way to a node, and that node.
         paused: keys of pods that are not planned for a while, since a write for them was refused.
+        awaiting: keys of pods whose places others must leave first.
         reserved: gives the pods with a reservation, whose room counts for their queues.
     """
 
     gang_pods: Mapping[str, str] = field(default_factory=dict)
     paused: Collection[str] = ()
+    awaiting: Collection[str] = ()
     reserved: Callable[[], Iterable[Pod]] = tuple
 
 
@@ -174,7 +176,8 @@ class RoundInput:
             asked += [(pod, delivery) for pod, _, delivery in some]
             self._note_pods_to_come(some)
             yield
-        gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
+        way = self._on_the_way
+        gangs = RoundGangs(cluster.gangs, asked, way.gang_pods, cluster.domain, way.paused, way.awaiting)
         yield from gangs.steps()
         self.gangs = gangs.gangs
         yield from self._add_pods_to_come()

@@ -43,6 +43,7 @@ class RoundGangs:
         reserved: Mapping[str, str],
         domain_of: DomainOf,
         paused: Collection[str] = (),
+        awaiting: Collection[str] = (),
     ) -> None:
         """For one round.
 
@@ -50,9 +51,10 @@ class RoundGangs:
             pending: the pods to place, and how the plan of each is delivered.
             reserved: keys of pods on their way to a node, and that node.
             paused: keys of pods that are not planned for a while, since a write for them was refused.
+            awaiting: keys of those of ``reserved`` whose places others must leave first.
         """
         self._registry, self._pending, self._reserved, self._domain_of = registry, pending, reserved, domain_of
-        self._paused = paused
+        self._paused, self._awaiting = paused, awaiting
         self._positions: dict[GangKey, list[int]] = {}
         self._progress: dict[GangKey, _GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
@@ -171,7 +173,9 @@ class RoundGangs:
         progress = self._progress.get(key)
         if progress is None:
             pending = [self._pending[position] for position in self._positions.get(key, ())]
-            progress = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved, self._paused)
+            progress = self._progress[key] = _GangProgress(
+                self._registry, key, pending, self._reserved, self._paused, self._awaiting
+            )
         return progress
 
     def _group(self, group: tuple[GangKey, ...]) -> _Group:
@@ -234,6 +238,7 @@ class _GangProgress:
     Attributes:
         placed: how many of its pods have a node or are on their way to one.
         missing: how many more it needs; zero or less where it has enough.
+        awaits: whether it has enough only with pods whose places others must leave first.
         has_waiting: whether any of its pods waits.
         deliveries: how the plans of its pods in this round are delivered.
         slices: pod -> slice (``slices_of``).
@@ -248,6 +253,7 @@ class _GangProgress:
         pending: Sequence[tuple[Pod, Delivery]],
         reserved: Mapping[str, str],
         paused: Collection[str],
+        awaiting: Collection[str],
     ) -> None:
         state = registry.state(key)
         waiting, bound = registry.members(key)
@@ -256,6 +262,7 @@ class _GangProgress:
         self.has_waiting = bool(waiting)
         needed = state.spec.min_member or 0
         self.missing = needed - self.placed - state.succeeded_count
+        self.awaits = self.missing <= 0 < self.missing + sum(pod in awaiting for pod in waiting if awaiting)
         self.deliveries = {delivery for _, delivery in pending}
         self.unschedulable_reason = state.unschedulable_reason
         if self.unschedulable_reason:

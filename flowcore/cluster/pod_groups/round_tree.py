@@ -30,6 +30,11 @@ class MemberProgress(Protocol):
         ...
 
     @property
+    def awaits(self) -> bool:
+        """Whether it has enough only with pods whose places others must leave first; they may stay."""
+        ...
+
+    @property
     def has_waiting(self) -> bool:
         """Whether any of its pods waits."""
         ...
@@ -62,7 +67,11 @@ class RoundTree:
         """
         self._tree, self._domain_of = tree, domain_of
         self._progress = {key: progress_of(key) for key in tree.all_gangs}
-        self._enough = {key for key, progress in self._progress.items() if progress and progress.missing <= 0}
+        self._enough = {
+            key
+            for key, progress in self._progress.items()
+            if progress and progress.missing <= 0 and not progress.awaits
+        }
         asking = {
             key: frozenset(progress.deliveries)
             for key, progress in self._progress.items()
@@ -95,6 +104,8 @@ class RoundTree:
             return f": {key.display_name} of its group has no pods"
         if progress.spec.tree != self._tree:
             return f": {key.display_name} does not name the same group"
+        if progress.awaits:
+            return f": pods of {key.display_name} of its group wait for others to leave their nodes"
         return f" waits for its group: {progress.unschedulable_reason}" if progress.unschedulable_reason else ""
 
     def _level(self, tree: GroupTree) -> GangTree:
@@ -114,7 +125,9 @@ class RoundTree:
 
         def is_there(gang: GangKey) -> bool:
             progress = self._progress[gang]
-            return gang == key or gang in self._enough or progress is None or not progress.has_waiting
+            if gang == key or gang in self._enough or progress is None:
+                return True
+            return progress.awaits or not progress.has_waiting
 
         return all(tree.is_met(is_there) for tree in self._tree.above(key))
 
