@@ -126,7 +126,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         current is None
         or policy is None
         or not _acts_as_planned(policy, planned)
-        or (current.pod_class, current.signature) != (pod.pod_class, pod.signature)
+        or (current.pod_class, current.signature, current.gang) != (pod.pod_class, pod.signature, pod.gang)
         or cluster.node_changed_since(placement.node, event.generation)
         or not _has_devices(state, placement, event.generation)
         or _breaks_rules(

@@ -110,7 +110,7 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     has_all = reservation is None or (has_claims(cluster, reservation) and has_volumes(cluster, write.pod, node))
     if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_all:
         return "claims lost"
-    gang = write.pod.gang
+    gang = cluster.pods.get(key, write.pod).gang  # its controller may make one only now
     begun = gang is not None and has_begun(cluster, ledger, gang.key)
     if ends and not _is_placed_together(cluster, write.pod):
         # Whatever else stands in line may not be sent after all.
