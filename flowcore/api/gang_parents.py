@@ -39,11 +39,6 @@ from flowcore.model.selectors import value_of
 NamedParent = tuple[str, str] | None
 #: The part of a Job where only Indexed ones are gangs; "" is that of any Job.
 INDEXED: Final = "Indexed"
-_JOB_SET_LABELS: Final = (
-    "jobset.sigs.k8s.io/jobset-name",
-    "jobset.sigs.k8s.io/replicatedjob-name",
-    "jobset.sigs.k8s.io/job-index",
-)
 _LEADER_WORKER_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/name",
     "leaderworkerset.sigs.k8s.io/group-index",

@@ -238,7 +238,7 @@ class _GangProgress:
     Attributes:
         placed: how many of its pods have a node or are on their way to one.
         missing: how many more it needs; zero or less where it has enough.
-        awaits: whether it has enough only with pods whose places others must leave first.
+        is_preempting: whether it has enough only with pods whose places others must leave first.
         has_waiting: whether any of its pods waits.
         deliveries: how the plans of its pods in this round are delivered.
         slices: pod -> slice (``slices_of``).
@@ -262,7 +262,7 @@ class _GangProgress:
         self.has_waiting = bool(waiting)
         needed = state.spec.min_member or 0
         self.missing = needed - self.placed - state.succeeded_count
-        self.awaits = self.missing <= 0 < self.missing + sum(pod in awaiting for pod in waiting if awaiting)
+        self.is_preempting = self.missing <= 0 < self.missing + sum(pod in awaiting for pod in waiting if awaiting)
         self.deliveries = {delivery for _, delivery in pending}
         self.unschedulable_reason = state.unschedulable_reason
         if self.unschedulable_reason:

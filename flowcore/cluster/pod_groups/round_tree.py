@@ -30,7 +30,7 @@ class MemberProgress(Protocol):
         ...
 
     @property
-    def awaits(self) -> bool:
+    def is_preempting(self) -> bool:
         """Whether it has enough only with pods whose places others must leave first; they may stay."""
         ...
 
@@ -70,7 +70,7 @@ class RoundTree:
         self._enough = {
             key
             for key, progress in self._progress.items()
-            if progress and progress.missing <= 0 and not progress.awaits
+            if progress and progress.missing <= 0 and not progress.is_preempting
         }
         asking = {
             key: frozenset(progress.deliveries)
@@ -104,7 +104,7 @@ class RoundTree:
             return f": {key.display_name} of its group has no pods"
         if progress.spec.tree != self._tree:
             return f": {key.display_name} does not name the same group"
-        if progress.awaits:
+        if progress.is_preempting:
             return f": pods of {key.display_name} of its group wait for others to leave their nodes"
         return f" waits for its group: {progress.unschedulable_reason}" if progress.unschedulable_reason else ""
 
@@ -127,7 +127,7 @@ class RoundTree:
             progress = self._progress[gang]
             if gang == key or gang in self._enough or progress is None:
                 return True
-            return progress.awaits or not progress.has_waiting
+            return progress.is_preempting or not progress.has_waiting
 
         return all(tree.is_met(is_there) for tree in self._tree.above(key))
 
