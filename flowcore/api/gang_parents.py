@@ -81,7 +81,8 @@ def _job_set(pod: Pod) -> NamedParent:
     name = value_of(pod.labels, "jobset.sigs.k8s.io/jobset-name")
     if not name:
         return None
-    role, index = (value_of(pod.labels, f"jobset.sigs.k8s.io/{label}") for label in ("replicatedjob-name", "job-index"))
+    role = value_of(pod.labels, "jobset.sigs.k8s.io/replicatedjob-name")
+    index = value_of(pod.labels, "jobset.sigs.k8s.io/job-index")
     return (name, role) if role and _controller_name(pod) == f"{name}-{role}-{index}" else None
 
 
