@@ -77,9 +77,14 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     is_choice: bool = False
 
     @property
+    def needs_domain(self) -> bool:
+        """Whether it must be in one domain and a plan has yet to choose it."""
+        return bool(self.topology_key) and not self.domain
+
+    @property
     def chooses_domain(self) -> bool:
         """Whether a plan has yet to choose the nodes that its pods are kept to."""
-        return bool((self.topology_key and not self.domain) or self.preferred)
+        return self.needs_domain or bool(self.preferred)
 
     @property
     def has_topology(self) -> bool:

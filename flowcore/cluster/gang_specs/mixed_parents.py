@@ -18,7 +18,8 @@ _Delivered = tuple[Delivery, bool]
 #: Uid of a pod's controller where that has the kind and the name of the parent, else ""; and how the pod is delivered,
 #: None: it is in no gang of the parent, but in another one or in none.
 Way = tuple[str, _Delivered | None]
-_NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
+#: Of a pod that is of no parent, or does not count.
+NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 
 
 class MixedParents:
@@ -31,7 +32,7 @@ class MixedParents:
 
     def ways_of(self, pod: str) -> Mapping[ParentKey, Way]:
         """How a pod is delivered as a pod of its parents."""
-        return self._of_pods.get(pod, _NO_WAYS)
+        return self._of_pods.get(pod, NO_WAYS)
 
     def put(self, pod: str, ways: Mapping[ParentKey, Way]) -> None:
         """Takes how a pod is delivered as a pod of its parents.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
 from flowcore.api.gang_parents import INDEXED, kinds_asked, may_have_parent, parent_gangs
 from flowcore.api.kinds import ObjectKind
-from flowcore.cluster.gang_specs.mixed_parents import MixedParents, Way
+from flowcore.cluster.gang_specs.mixed_parents import NO_WAYS, MixedParents, Way
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.gang_parents import GangController, GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
 from flowcore.model.selectors import Labels
-
-_NO_WAYS: Final[Mapping[ParentKey, Way]] = {}
 
 
 class ParentGangs:
@@ -123,7 +120,7 @@ class ParentGangs:
             if not candidates:
                 del self._candidates[pod.namespace]
         self._note_gang(pod.key, None)
-        return self._put_ways(pod.key, _NO_WAYS)
+        return self._put_ways(pod.key, NO_WAYS)
 
     def put_candidate(self, pod: Pod) -> None:
         """Notes a pod that rows may be about."""
@@ -180,11 +177,11 @@ class ParentGangs:
         """
         possible = self.possible_parents(pod)
         if not possible:
-            return None, _NO_WAYS
+            return None, NO_WAYS
         gangs, delivery = self._gang_policy(pod, namespaces)
         key = None if pod.names_gang else next(parent_gangs(pod, gangs, self._is_followed), None)
         if pod.deleting or (pod.terminal and not pod.succeeded):
-            return key, _NO_WAYS
+            return key, NO_WAYS
         ways: dict[ParentKey, Way] = {}
         for parent in possible:
             uid = pod.owner if pod.controller == f"{parent.kind.partition('.')[0]}/{parent.name}" else ""

@@ -223,7 +223,7 @@ def _supply_group(problem: Problem, classes: Sequence[NetworkClass], number: int
         if own and any(classes[place].foreign for place in members):
             needs.append((own, min(need, sum(classes[place].demand.count for place in own))))
         needs.append((members, need))
-        if gang.topology_key and not gang.domain:
+        if gang.needs_domain:
             domains.append((members, problem.snapshot.table.column(gang.topology_key).codes.astype(np.int64)))
     everybody = tuple(place for place, each in enumerate(classes) if each.group == number)
     return SupplyGroup(

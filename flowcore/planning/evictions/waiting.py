@@ -72,10 +72,10 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
 
 def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
     """The domains that a group may be in; None: it is kept to none; (): it cannot be decided here."""
-    gangs = [gang for gang in problem.atomic_groups.all[number].gangs if gang.topology_key and not gang.domain]
+    group = problem.atomic_groups.all[number]
+    gangs = [gang for gang in group.gangs if gang.needs_domain]
     if not gangs:
         return None
-    group = problem.atomic_groups.all[number]
     # A gang over all pods of the others keeps these to its domain, too.
     covered = _pods_of(group, gangs)
     if len({gang.topology_key for gang in gangs}) > 1 or covered != _pods_of(group, group.gangs):

@@ -12,12 +12,12 @@ from collections import Counter
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import run_filters
+from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Classes of pods to come that a round judges. Each is a question to all filters about all nodes.
 _MOST_CLASSES = 64
@@ -107,7 +107,4 @@ def _as_judged(pod_class: PodClass) -> PodClass:
 def _room(pod_class: PodClass, snapshot: Snapshot) -> int:
     """How many pods of a class fit on the nodes now, if nothing else comes."""
     fits = run_filters(pod_class, snapshot).fits
-    needs = snapshot.vector(pod_class.requests)
-    asked = np.nonzero(needs)[0]
-    free = snapshot.free[fits][:, asked]
-    return int((free // needs[asked]).min(axis=1, initial=np.iinfo(np.int64).max).clip(min=0).sum()) if len(free) else 0
+    return int(count_fitting(snapshot.vector(pod_class.requests), snapshot.free[fits]).sum())

@@ -12,7 +12,13 @@ from flowcore.costs.shares.queue_admission import within_limits
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.greedy import greedy
-from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_group_of, no_atomic_groups
+from flowcore.planning.problem.demands.atomic_groups import (
+    AtomicGroup,
+    AtomicGroups,
+    atomic_group_of,
+    no_atomic_groups,
+    pods_by_gang,
+)
 from flowcore.planning.problem.passes import RestrictToGangDomains
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import may_wait
@@ -30,11 +36,7 @@ class Trial:
         """
         self._problem, self._unions = RestrictToGangDomains().apply(problem), unions
         self._within_limits = within_limits(problem.snapshot)
-        self._members: dict[str, list[tuple[int, int]]] = {}
-        for index, demand in enumerate(self._problem.demands):
-            for place, pod in enumerate(demand.group.pods):
-                for name in dict.fromkeys(pod.gangs):
-                    self._members.setdefault(name, []).append((index, place))
+        self._members = pods_by_gang(self._problem.demands)
         self._most_known: dict[int, int] = {}
         self._slices: dict[str, list[str]] = {}
         for gang in problem.snapshot.gangs.values():

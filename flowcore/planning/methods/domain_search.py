@@ -23,6 +23,7 @@ from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.domain_room import (
     Need,
     is_untouched,
+    kind_of,
     left_over,
     may_hold,
     needs_of,
@@ -179,7 +180,7 @@ class DomainSearch:
         for level in reversed(range(len(domains))):
             for nodes in self._ranked(place, domains[level], needs, wishes, before.capacity, homes[level]):
                 yield narrowed(nodes, level + 1)
-        if gang.topology_key and not gang.domain:
+        if gang.needs_domain:
             required = self._problem.domains(gang.topology_key)
             for nodes in self._ranked(place, required, needs, wishes, before.capacity):
                 if gang.preferred:
@@ -259,9 +260,9 @@ class DomainSearch:
         kinds: dict[tuple[str, tuple[tuple[bytes, int], ...]], tuple[int, list[Need]]] = {}
         state = PlacedGroup({}, (), capacity)
         for gang, members in self._gangs[place + 1 :]:
-            if gang.topology_key and not gang.domain and members.keys() <= self._gangs[place][1].keys():
+            if gang.needs_domain and members.keys() <= self._gangs[place][1].keys():
                 needs = self._needs(members, state)
-                kind = gang.topology_key, tuple((need.requests.tobytes(), need.count) for need in needs)
+                kind = gang.topology_key, kind_of(needs)
                 count, before = kinds.get(kind, (0, needs))
                 both = zip(before, needs, strict=True)
                 kinds[kind] = count + 1, [replace(a, fits=np.maximum(a.fits, b.fits)) for a, b in both]

@@ -9,7 +9,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.gangs import Gang
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
-from flowcore.planning.problem.placements.domain_room import Need, may_hold, needs_of, slices_that_fit
+from flowcore.planning.problem.placements.domain_room import Need, kind_of, may_hold, needs_of, slices_that_fit
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -25,7 +25,7 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     asking = [
         (gang, members)
         for gang, members in zip(group.gangs, group.members, strict=True)
-        if gang.topology_key and not gang.domain and members
+        if gang.needs_domain and members
     ]
     if not asking:
         return ""
@@ -77,7 +77,7 @@ def _freest_for_slices(problem: Problem, wide: Gang | None, key: str, slices: Se
     Args:
         wide: the gang, if it must be in one domain that it has yet to choose.
     """
-    kinds = {tuple((need.requests.tobytes(), need.count) for need in needs) for needs in slices}
+    kinds = {kind_of(needs) for needs in slices}
     domains = Domains.whole(problem.snapshot.table) if wide is None else problem.domains(wide.topology_key)
     fitting = slices_that_fit(domains, problem.domains(key), slices[0])
     if len(kinds) > 1 or not len(fitting) or fitting.max() >= len(slices):

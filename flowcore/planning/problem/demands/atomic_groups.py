@@ -69,7 +69,7 @@ class AtomicGroup:
     @property
     def needs_domain(self) -> bool:
         """Whether a gang of it must be in one domain and has yet to choose it."""
-        return any(gang.topology_key and not gang.domain for gang in self.gangs)
+        return any(gang.needs_domain for gang in self.gangs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,11 +118,7 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     none = no_atomic_groups(demands)
     if not any(pod.gangs for pod in snapshot.pending):
         return none
-    members: dict[str, list[tuple[int, int]]] = {}
-    for index, demand in enumerate(demands):
-        for place, pod in enumerate(demand.group.pods):
-            for name in dict.fromkeys(pod.gangs):
-                members.setdefault(name, []).append((index, place))
+    members = pods_by_gang(demands)
     gangs = {name: _gang_named(name, snapshot) for name in members}
     gangs = {name: gang for name, gang in gangs.items() if _is_constrained(gang)}
     # Other gangs of the same groups count too, even without pending pods: they may lack some.
@@ -145,6 +141,16 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
                 group_of[index][place] = len(groups)
         groups.append(group)
     return AtomicGroups(tuple(groups), group_of, needed)
+
+
+def pods_by_gang(demands: Sequence[Demand]) -> dict[str, list[tuple[int, int]]]:
+    """The pending pods of each gang, as demand and place."""
+    members: dict[str, list[tuple[int, int]]] = {}
+    for index, demand in enumerate(demands):
+        for place, pod in enumerate(demand.group.pods):
+            for name in dict.fromkeys(pod.gangs):
+                members.setdefault(name, []).append((index, place))
+    return members
 
 
 def _gang_named(name: str, snapshot: Snapshot) -> Gang:
@@ -192,7 +198,7 @@ def atomic_group_of(
         number = f"{without_domain} gangs and slices that choose a domain"
         unschedulable_reason = f"{gangs[0].name} is placed together with {number}, {MAX_CHOOSING} are allowed"
     for gang, pending in zip(gangs, members, strict=True):
-        least = max(1, gang.min_placed) if gang.topology_key and not gang.domain else gang.min_placed
+        least = max(1, gang.min_placed) if gang.needs_domain else gang.min_placed
         if not unschedulable_reason and len(pending) < least:
             wait = "none waits" if not pending else f"{len(pending)} wait" if len(pending) > 1 else "1 waits"
             unschedulable_reason = f"{gang.name} needs {pods(least)} at once, {wait}"

@@ -77,6 +77,11 @@ def needs_of(
     return sorted(by_requests.values(), key=lambda need: -need.count)
 
 
+def kind_of(needs: Sequence[Need]) -> tuple[tuple[bytes, int], ...]:
+    """What gangs that need the same have in common."""
+    return tuple((need.requests.tobytes(), need.count) for need in needs)
+
+
 def may_hold(needs: Sequence[Need], domains: Domains, free: Int64s) -> Bools:
     """bool[D]: domains that may hold all that is needed: each kind by itself, and the sum of all kinds.
 
