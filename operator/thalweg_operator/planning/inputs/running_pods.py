@@ -17,6 +17,7 @@ from flowcore.cluster.running import (
     leaves_with,
     to_running_pod,
 )
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
@@ -106,6 +107,7 @@ class RunningPodsTracker:
         self._policies, self._queues, self._stale = policies, tree, False
         read = _Read(self._state.unevictable_reasons(self._clock()), self._wall_clock())
         leaving: set[str] = set()
+        names: dict[GangKey, str] = {}
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
             sent = self._sent.get(key)
@@ -115,7 +117,10 @@ class RunningPodsTracker:
             anew_here = anew or pod.namespace in namespaces or key in self._passing or pod.uid in read.reasons
             # A CompositePodGroup may have come, or gone, since.
             if sent is not None and pod.gang is not None:
-                anew_here |= sent[1].gang != leaves_with(cluster, pod.gang.key)
+                gang = pod.gang.key
+                if gang not in names:
+                    names[gang] = leaves_with(cluster, gang)
+                anew_here |= sent[1].gang != names[gang]
             if sent is not None and sent[0] is pod and not anew_here:
                 continue
             running = self._to_running_pod(pod, read)
