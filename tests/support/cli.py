@@ -22,7 +22,9 @@ import yaml
 Manifest = dict[str, Any]
 
 #: What most commands import when they run.
-_IMPORTED: Final = ["thalweg.main", "thalweg.sources.asking", "thalweg.plans.print_comparison", "thalweg_operator.app"]
+_IMPORTED: Final = [
+    "thalweg.main", "thalweg.sources.asking", "thalweg.plans.print_comparison", "thalweg_operator.app", "jsonschema",
+]  # fmt: skip
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(_IMPORTED)
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, cast
-
-from jsonschema import Draft7Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any, cast
 
 from flowcore.api.kinds import POLICY
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.errors import PolicyError
 from flowcore.model.volumes import ZONE
 from thalweg.crds import custom_resource_definitions
+
+if TYPE_CHECKING:
+    from jsonschema import Draft7Validator
+    from jsonschema.exceptions import ValidationError
 
 Schema = dict[str, Any]
 
@@ -114,6 +115,10 @@ def _schema(kind: str) -> Schema:
 
 @cache
 def _validator(kind: str) -> Draft7Validator:
+    # Most dumps have neither policy nor queue. The import takes longer than their plan where rfc3987-syntax is
+    # installed: jsonschema reads that grammar then.
+    from jsonschema import Draft7Validator  # noqa: PLC0415
+
     return Draft7Validator(_schema(kind))
 
 
