@@ -129,24 +129,27 @@ def code_spans(page: Path) -> list[str]:
     return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
 
 
-CODE = messages()
+@pytest.fixture(scope="module")
+def code() -> dict[str, str]:
+    """`messages`, read by the one process that runs this file, and not by each that collects it."""
+    return messages()
 
 
-def test_every_message_is_documented() -> None:
+def test_every_message_is_documented(code: dict[str, str]) -> None:
     """A message that the code may write is in a code span of docs/reference, its values in angle brackets."""
     spans = "\n".join(span for page in sorted(REFERENCE.glob("*.md")) for span in code_spans(page))
     missing = [
         f"{where}: {text}"
-        for text, where in CODE.items()
+        for text, where in code.items()
         if not where.startswith(NOT_MESSAGES) and text not in INTERNAL and pattern(text).search(spans) is None
     ]
     assert not missing, "not in docs/reference/reasons.md:\n" + "\n".join(missing)
 
 
 @pytest.mark.parametrize("page", ["reasons.md"])
-def test_every_documented_message_exists(page: str) -> None:
+def test_every_documented_message_exists(page: str, code: dict[str, str]) -> None:
     """A message in the page's code spans is put together of messages of the code."""
-    patterns = [pattern(text) for text in CODE]
+    patterns = [pattern(text) for text in code]
     stale = [
         span
         for span in code_spans(REFERENCE / page)
