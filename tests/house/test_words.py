@@ -19,6 +19,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _RETIRED_PARTS = {word: instead for words, instead in PARTS.items() for word in words.split()}
 _RETIRED_PROSE = re.compile("|".join(rf"(?P<p{at}>\b(?:{words})\b)" for at, words in enumerate(PROSE)), re.IGNORECASE)
 _INSTEAD = tuple(PROSE.values())
+#: Finds some text in each text that has a retired word, in a tenth of the time.
+_SUSPECT = re.compile("|".join(PROSE))
 
 
 def files() -> list[Path]:
@@ -90,7 +92,7 @@ def test_no_sentence_uses_a_retired_word() -> None:
     found = []
     for path in [*files(), *pages()]:
         text = path.read_text()
-        if not _RETIRED_PROSE.search(text.replace("_", " ")):
+        if not _SUSPECT.search(text.replace("_", " ").lower()):
             continue  # reading comments and docstrings takes long
         lines = sentences(text) if path.suffix == ".py" else enumerate(text.splitlines(), 1)
         for line, sentence in lines:
