@@ -3,8 +3,8 @@
     python bench/questions.py
     python bench/questions.py --nodes 1000 -o json
 
-No cluster takes part. Each scenario has 12 running pods on a node and 1,000 waiting ones, one in ten for each kind of
-reason (harness/scenarios.py). `why` is asked for a pod of each kind, without the search for fixes. `what-if` has two
+No cluster takes part. Each scenario has 12 running pods on a node, and `--waiting` pods wait, one in ten for each kind
+of reason (harness/scenarios.py). `why` is asked for a pod of each kind, without the search for fixes. `what-if` has two
 plans or more; a failed zone plans a third of the running pods anew, so that question is the last.
 """
 
@@ -30,9 +30,6 @@ from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain, FailDomain, SetPriority
 
-#: A waiting pod for each kind of reason, and one that the plan places.
-_PODS = ("large-0", "picky-1", "alone-992", "gang-3", "part-4", "rival-875", "fits-6")
-_WAITING = 1000
 _ZONE = "topology.kubernetes.io/zone"
 _CONTEXT = AnswerContext(NOW)
 _CLASS = HeadroomQuery(requests={"cpu": "500m", "memory": "1Gi"}, scale_ups=0)
@@ -57,6 +54,11 @@ class Row:
     answer: str
 
 
+def _pods(waiting: int) -> tuple[str, ...]:
+    """A waiting pod for each kind of reason, and one that the plan places."""
+    return "large-0", "picky-1", f"alone-{waiting - 8}", "gang-3", "part-4", f"rival-{waiting - 125}", "fits-6"
+
+
 def _why(scenario: Scenario, pod: str) -> tuple[str, str]:
     kind = answer_why(scenario, WhyQuery(f"default/{pod}", fixes=False), _CONTEXT).kind.value
     return f"why: {kind}", pod
@@ -78,7 +80,7 @@ def _questions(scenario: Scenario) -> Iterator[Callable[[], tuple[str, str]]]:
     """Each gives the question and the answer in words."""
     node, waiting = next(iter(scenario.cluster.nodes)), next(iter(scenario.cluster.waiting))
     zone = dict(scenario.cluster.nodes[node].labels)[_ZONE]
-    for pod in _PODS:
+    for pod in _pods(len(scenario.cluster.waiting)):
         yield lambda pod=pod: _why(scenario, pod)
     yield lambda: _what_if(scenario, "no change")
     yield lambda: _what_if(scenario, "one node is drained", Drain(node))
@@ -89,9 +91,9 @@ def _questions(scenario: Scenario) -> Iterator[Callable[[], tuple[str, str]]]:
     yield lambda: _what_if(scenario, "a zone of three fails", FailDomain(_ZONE, zone))
 
 
-def measure(nodes: int) -> Iterator[Row]:
-    """A row for each question to a cluster of so many nodes."""
-    scenario = large_scenario(nodes, _WAITING)
+def measure(nodes: int, pods: int) -> Iterator[Row]:
+    """A row for each question to a cluster of so many nodes, where so many pods wait."""
+    scenario = large_scenario(nodes, pods)
     plan_scenario(scenario, NOW)  # what is computed once for a cluster
     for ask in _questions(scenario):
         plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
@@ -107,11 +109,12 @@ def _timed(call: Callable[[], _Answer]) -> tuple[float, _Answer]:
 
 @click.command()
 @click.option("--nodes", "sizes", type=int, multiple=True, default=(1000, 12_500), show_default=True)
+@click.option("--waiting", default=1000, show_default=True, type=click.IntRange(min=130), help="A multiple of ten.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(sizes: tuple[int, ...], output: str) -> None:
+def main(sizes: tuple[int, ...], waiting: int, output: str) -> None:
     """Measures and prints."""
     told, rows = conditions(), []
-    for row in (row for size in sizes for row in measure(size)):
+    for row in (row for size in sizes for row in measure(size, waiting)):
         click.echo(f"{row.nodes} nodes, {row.question}: {row.seconds:.2f} of {row.plan:.2f} s, {row.answer}", err=True)
         rows.append(row)
     if output == "json":

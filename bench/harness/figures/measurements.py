@@ -41,11 +41,13 @@ _MIXES = "plain,mixed,affinity,apart,spread,rack,gangs"
 
 
 def _rates(name: str, nodes: str, *more: str, mixes: str = _MIXES, arrivals: str = "backlog,burst") -> Measurement:
+    """Each trial with another mix: together they have what each run has of its own."""
+    trial = ("--mix", "plain", "--arrival", "backlog", *more) if more else ("--mix", "spread")
     return Measurement(
         name,
         "schedulers.py",
         ("--nodes", nodes, "--pods", "1500", "--mix", mixes, "--arrival", arrivals, *more),
-        ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
+        ("--nodes", "50", "--pods", "100", "--warm-up", "100", *trial),
     )
 
 
@@ -60,7 +62,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                  "--schedulers", "raw,thalweg")),
     Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
     Measurement("beside waiting pods", "schedulers.py", ("--nodes", "1000", "--pods", "1000", "--waiting", "1000"),
-                ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
+                ("--nodes", "50", "--pods", "100", "--waiting", "50", "--mix", "mixed", "--warm-up", "100")),
     Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
     Measurement("extender answers", "extender_answers.py", (), ("--names", "100", "--requests", "50")),
     Measurement("faults", "faults.py", (), ("--only", "lost")),
@@ -91,7 +93,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 ("--blocks", "1", "--loads", "1", "--before", "0", "--hours", "1"), repeats=False),
     Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
     Measurement("openb day", "openb_day.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),
-    Measurement("questions", "questions.py", (), ("--nodes", "50")),
+    Measurement("questions", "questions.py", (), ("--nodes", "50", "--waiting", "200")),
 )  # fmt: skip
 
 
