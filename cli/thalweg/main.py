@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import click
 
 from thalweg.commands.certificates import certificates
@@ -26,7 +24,7 @@ from thalweg.program import PLANS, Program
 
 
 @click.group(cls=Program, plans=PLANS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("thalweg"), prog_name="thalweg")
+@click.version_option(package_name="thalweg", prog_name="thalweg")
 def main() -> None:
     """Thalweg, a Kubernetes scheduler that plans all waiting pods at once.
 

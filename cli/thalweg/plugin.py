@@ -6,7 +6,6 @@ kubectl runs ``kubectl-thalweg`` with the words that follow, and ``kubectl_compl
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Final
 
 import click
@@ -27,7 +26,7 @@ _FILES: Final = ":0"
 
 
 @click.group(cls=Program, plans=PLANS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("thalweg"), prog_name="kubectl-thalweg")
+@click.version_option(package_name="thalweg", prog_name="kubectl-thalweg")
 def main() -> None:
     """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.
 
