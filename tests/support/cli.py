@@ -6,6 +6,7 @@ A command that starts from nothing takes a second of CPU time for its imports, a
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -23,7 +24,8 @@ Manifest = dict[str, Any]
 
 #: What most commands import when they run.
 _IMPORTED: Final = [
-    "thalweg.main", "thalweg.sources.asking", "thalweg.plans.print_comparison", "thalweg_operator.app", "jsonschema",
+    "thalweg.main", "thalweg.plans.plan", "thalweg.questions.headroom", "thalweg.questions.status_run",
+    "thalweg.questions.what_if", "thalweg.questions.why", "thalweg_operator.app", "jsonschema",
 ]  # fmt: skip
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(_IMPORTED)
@@ -57,6 +59,7 @@ def thalweg_from_nothing(*arguments: str | Path, stdin: str = "") -> subprocess.
 
 def _run(words: list[str], files: list[Path], environment: Mapping[str, str], folder: Path) -> None:
     """Becomes the command, with these files as its streams."""
+    gc.freeze()  # what is imported is shared with all other commands, as long as no garbage collector writes to it
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
