@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test
+from support import collecting
 from support.controlplane import build_in_sight
 from support.file_groups import GroupScheduling, group_of
 from support.profiles import FULL, QUICK, is_exploring, register_profiles
@@ -49,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before modules are imported: they ask how many examples to draw. `--hypothesis-profile` is heeded after this."""
     register_profiles(FULL if _is_slow_tier(config) else QUICK)
+    config.pluginmanager.register(collecting)
 
 
 def _is_slow_tier(config: pytest.Config) -> bool:
