@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.resource_slices import Device, DeviceTaint, ResourceSlice
+from flowcore.model.resource_slices import DeviceTaint, ResourceSlice
 
 
 class DeviceTaintRule(msgspec.Struct, frozen=True, gc=False):
@@ -33,13 +33,3 @@ class DeviceTaintRule(msgspec.Struct, frozen=True, gc=False):
             and self.pool in (None, resource_slice.pool)
             and (self.device is None or any(device.name == self.device for device in resource_slice.devices))
         )
-
-    def applied(self, resource_slice: ResourceSlice) -> ResourceSlice:
-        """A slice that it ``is_about``, with the taint."""
-        devices = tuple(map(self._tainted, resource_slice.devices))
-        return msgspec.structs.replace(resource_slice, devices=devices)
-
-    def _tainted(self, device: Device) -> Device:
-        if self.device not in (None, device.name):
-            return device
-        return msgspec.structs.replace(device, taints=(*device.taints, self.taint))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.device_clusters import Manifest, claim, naming, slice_of
 from support.draw_devices import read_claims, read_classes, read_slices
 from support.profiles import examples
+from support.work import lines_run
 
 from flowcore.api.device_taint_rules import WireDeviceTaintRule, to_device_taint_rule
 from flowcore.cluster.cluster import Cluster
@@ -191,3 +192,14 @@ def test_any_order_of_events_gives_the_same_taints(events: list[tuple[str, Any, 
         known_slices = cluster.devices.slices.items()
         known_taints = {name: [(each.name, each.taints) for each in one.devices] for name, one in known_slices}
         assert known_taints == _expected(published, rules)
+
+
+def test_a_rule_about_all_devices_asks_no_rule_about_others() -> None:
+    """There may be one for each broken device of a cluster, without its pool, and one for each driver."""
+
+    def lines(count: int) -> int:
+        others = [{"device": f"broken-{at}"} if at % 2 else {"driver": f"{at}.example.com"} for at in range(count)]
+        cluster = known(*(rule(f"r{at}", selector) for at, selector in enumerate(others)))
+        return lines_run(lambda: cluster.set_device_taint_rule("all", rule("all", ANY)))
+
+    assert lines(60) == lines(10)
