@@ -24,7 +24,7 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
-from flowcore.cluster.pod_groups.group_priority import changes_priority, with_group_priority
+from flowcore.cluster.pod_groups.group_priority import GroupPriority, changes_priority
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
@@ -252,7 +252,7 @@ class Cluster:
         group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
         if group is None:
             return pod
-        return with_group_priority(pod, self.gangs.composites.urgency_of(group), self._intern)
+        return GroupPriority(self.gangs.composites.urgency_of(group), self._intern).of(pod)
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -348,14 +348,18 @@ class Cluster:
         if pod.node_name:
             population.placed += sign
             self.budgets.count_pod(pod, sign)
-            self.bound_priorities[pod.pod_class.priority] += sign
-            if not self.bound_priorities[pod.pod_class.priority]:
-                del self.bound_priorities[pod.pod_class.priority]
+            self._count_priority(pod, sign)
             self.watched_pods += sign * (pod.during_execution in _WATCHED)
         else:
             population.waiting += sign
         if not population.placed and not population.waiting:
             del self.populations[governed]
+
+    def _count_priority(self, pod: Pod, sign: int) -> None:
+        priority = pod.pod_class.priority
+        self.bound_priorities[priority] += sign
+        if not self.bound_priorities[priority]:
+            del self.bound_priorities[priority]
 
     # --- namespaces, storage, devices, gangs ---
 
@@ -481,14 +485,37 @@ class Cluster:
         return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
 
     def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> bool:
-        """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority."""
+        """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority.
+
+        Priority and preemption policy alone change, so little is done for each pod: there may be very many.
+        """
         if not changes_priority(spec, before):
             return False
-        pods = self._as_written.get(key, {})
-        priorities = {name: self.pods[name].pod_class.priority for name in pods}
-        for pod in list(pods.values()):
-            self.put_pod(pod)
-        return any(self.pods[name].pod_class.priority != priority for name, priority in priorities.items())
+        group_priority = GroupPriority(spec, self._intern)
+        changed = waits = False
+        for name, written in self._as_written.get(key, {}).items():
+            old, pod = self.pods[name], group_priority.of(written)
+            new_priority = pod.pod_class.priority != old.pod_class.priority
+            if not new_priority and pod.preempts == old.preempts:
+                continue
+            changed |= new_priority
+            self.gangs.exchange(pod)
+            self.numa.put_pod(old, pod)
+            if pod.node_name and not pod.terminal:
+                self._count_priority(old, -1)
+                self._count_priority(pod, 1)
+            waits |= self._exchange(pod)
+        self.occupancy.generation += waits
+        return changed
+
+    def _exchange(self, pod: Pod) -> bool:
+        """Takes a pod that takes and claims what it did before; returns whether it waits."""
+        key = pod.key
+        self.pods[key] = pod
+        if key not in self.waiting:
+            return False
+        self.waiting[key] = self.as_waiting(pod)
+        return True
 
     def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""
@@ -576,9 +603,8 @@ class Cluster:
         if pod is before:
             return False
         self._note_written(before, pod)
-        self.pods[pod.key] = pod
         changed = self.gangs.put(pod)
-        return self._set_waiting(pod.key, pod)[0] or changed
+        return self._exchange(pod) or changed
 
     # --- for workers ---
 

@@ -129,6 +129,11 @@ class GangRegistry:
             changed |= self._affects_waiting(pod.gang)
         return changed
 
+    def exchange(self, pod: Pod) -> None:
+        """Takes a pod that differs only in what decides about no gang, such as its priority."""
+        if pod.key in self._pods:
+            self._store(pod)
+
     def drop(self, key: str) -> bool:
         """A pod is gone; returns whether that may decide about other pods of its gang."""
         pod = self._pods.pop(key, None)
@@ -149,9 +154,12 @@ class GangRegistry:
             return
         self._pods[pod.key] = pod
         gang = pod.gang.key
-        if gang.source is GangSource.CONTROLLER and gang not in self._members:
-            self._parts.setdefault(gang.parent, {})[gang] = None
-        getattr(self._members.setdefault(gang, _Members()), _state_of(pod))[pod.key] = pod
+        members = self._members.get(gang)
+        if members is None:
+            members = self._members[gang] = _Members()
+            if gang.source is GangSource.CONTROLLER:
+                self._parts.setdefault(gang.parent, {})[gang] = None
+        getattr(members, _state_of(pod))[pod.key] = pod
 
     def _drop_part(self, gang: GangKey) -> None:
         if gang.source is GangSource.CONTROLLER:

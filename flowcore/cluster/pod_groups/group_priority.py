@@ -9,21 +9,31 @@ import msgspec
 
 from flowcore.api.base import Interner
 from flowcore.model.gang_spec import GangSpec
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 
 
-def with_group_priority(pod: Pod, group: GangSpec, intern: Interner) -> Pod:
-    """A pod as its group has it; the pod itself where the group says nothing else.
+class GroupPriority:
+    """Gives pods the priority and the preemption policy of their group.
 
     Args:
         intern: keeps one copy of the classes that are made.
     """
-    if group.priority not in (None, pod.pod_class.priority):
-        pod_class = msgspec.structs.replace(pod.pod_class, priority=group.priority)
-        pod = msgspec.structs.replace(pod, pod_class=intern(pod_class))
-    if group.preempts not in (None, pod.preempts):
-        pod = msgspec.structs.replace(pod, preempts=group.preempts)
-    return pod
+
+    def __init__(self, group: GangSpec, intern: Interner) -> None:
+        self._group, self._intern = group, intern
+        #: Of the classes of its pods, which are few, each with the priority of the group.
+        self._classes: dict[PodClass, PodClass] = {}
+
+    def of(self, pod: Pod) -> Pod:
+        """A pod as its group has it; the pod itself where the group says nothing else."""
+        priority, preempts = self._group.priority, self._group.preempts
+        if priority not in (None, pod.pod_class.priority):
+            pod_class = self._classes.get(pod.pod_class)
+            if pod_class is None:
+                pod_class = self._intern(msgspec.structs.replace(pod.pod_class, priority=priority))
+                self._classes[pod.pod_class] = pod_class
+            pod = msgspec.structs.replace(pod, pod_class=pod_class)
+        return pod if preempts in (None, pod.preempts) else msgspec.structs.replace(pod, preempts=preempts)
 
 
 def changes_priority(group: GangSpec, before: GangSpec) -> bool:
