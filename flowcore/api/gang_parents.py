@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from flowcore.api.kinds import (
 )
 from flowcore.api.parent_rules import WireParentRule, parse_parent_rules
 from flowcore.model.errors import ModelError, PolicyError
-from flowcore.model.gang_parents import GangController, GangParent, ParentRule
+from flowcore.model.gang_parents import GangController, GangParent, ParentKey, ParentRule
 from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.pods import Pod
 from flowcore.model.policies import GangPolicy
@@ -46,6 +47,8 @@ _LEADER_WORKER_LABELS: Final = (
 )
 _KUBEFLOW_NAME: Final = "training.kubeflow.org/job-name"
 _MAX_SHOWN: Final = 200
+#: Rows of policies that are remembered: they are asked about each pod with a controller.
+_REMEMBERED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,18 @@ class ParentRow:
         kind: of the parents.
         made_by: API group and kind of the controllers of its pods; None: any.
         find: the parent and the part that such a pod names.
+        qualified: the kind with its API group.
     """
 
     controller: GangController | None
     kind: ObjectKind
     made_by: tuple[str, str] | None
     find: Callable[[Pod], NamedParent]
+    qualified: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Writes the name of the kind once: rows are asked about each pod with a controller."""
+        object.__setattr__(self, "qualified", self.kind.qualified)
 
 
 def _controller_name(pod: Pod) -> str:
@@ -123,6 +132,7 @@ _ROWS_BY_CONTROLLER: Final[Mapping[tuple[str, str], tuple[ParentRow, ...]]] = {
 }
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _row_of_rule(rule: ParentRule) -> ParentRow:
     kind = kind_of_rule(rule)
     if not rule.pod_label:
@@ -154,9 +164,15 @@ def parent_gangs(pod: Pod, policy: GangPolicy, is_followed: Callable[[str], bool
         is_followed: whether parents of a kind (``ObjectKind.qualified``) are known.
     """
     for row in _rows(policy, _made_by(pod), asked=pod.asks_gang) if pod.owner else ():
-        named = row.find(pod) if is_followed(row.kind.qualified) else None
+        named = row.find(pod) if is_followed(row.qualified) else None
         if named is not None:
-            yield GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.kind.qualified, named[1])
+            yield GangKey(GangSource.CONTROLLER, pod.namespace, named[0], row.qualified, named[1])
+
+
+def parents_named(pod: Pod, policy: GangPolicy) -> list[ParentKey]:
+    """The parents that a pod names, whether or not their kinds are followed, for a policy or as a pod that asks."""
+    rows = _rows(policy, _made_by(pod), asked=True) if pod.owner else ()
+    return [ParentKey(row.qualified, pod.namespace, named[0]) for row in rows if (named := row.find(pod)) is not None]
 
 
 def kinds_asked(pod: Pod) -> list[ObjectKind]:

@@ -8,7 +8,7 @@ holds its room too, as in kube-scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -523,7 +523,7 @@ class Cluster:
         changed = self.gangs.set_parent(key, parent)
         came = (parent is not None) - (before is not None)
         if came and self.parent_gangs.count_parent(key, came):
-            changed |= self.regang_pods()
+            changed |= self._regang(self.parent_gangs.naming([key.kind]))
         elif self.parent_gangs.making(key) != making:
             changed |= self._regang_pods_of([key])
         self.occupancy.generation += changed
@@ -545,36 +545,35 @@ class Cluster:
         """
         known, self.parent_gangs.followed = self.parent_gangs.followed, kinds
         before, self.parent_gangs.gone = self.parent_gangs.gone, gone
-        return self.regang_pods() if known != kinds else self._regang_pods_of(before ^ gone)
+        if known is None:  # before, a parent that is not known made no gang
+            return self._regang(self.parent_gangs.candidates())
+        changed = self._regang(self.parent_gangs.naming(sorted(known ^ kinds)))
+        return self._regang_pods_of(before ^ gone) or changed
 
     def govern_gangs(self, policies: PolicyIndex) -> None:
         """Has these policies, of a plan to be made, decide which pods are in the gangs of their controllers."""
-        before = self.parent_gangs.policies
         self.parent_gangs.policies = policies
-        if _of_gangs(before) != _of_gangs(policies):
-            self.regang_pods()
+        self.regang_pods()
 
     def replace_policies(self, policies: Iterable[Policy]) -> bool:
         """Puts these policies in force in place of those before; returns whether that changes anything."""
-        before = _of_gangs(self.policies)
         changed = self.policies.replace(policies)
-        if _of_gangs(self.policies) != before:  # a look at all pods takes long
+        if changed:
             self.regang_pods()
         return changed
 
     def regang_pods(self, namespace: str | None = None) -> bool:
-        """Puts pods into the gangs of their controllers anew: what decides on that has changed.
+        """Puts pods into the gangs of their controllers anew: policies have changed, or labels of a namespace.
 
         Args:
-            namespace: pods of this one only; None: all.
+            namespace: all pods of this one; None: the pods about which policies that changed may decide.
 
         Returns:
             Whether pods wait otherwise now.
         """
-        if namespace is None and self.parent_gangs.read_policies():
-            for pod in self.pods.values():
-                self.parent_gangs.put_candidate(pod)
-        return self._regang(list(self.parent_gangs.candidates(namespace)))
+        if namespace is not None:
+            return self._regang(self.parent_gangs.candidates(namespace))
+        return self._regang(self.parent_gangs.read_policies(self.pods, self.namespaces))
 
     def _regang_pods_of(self, parents: Iterable[ParentKey]) -> bool:
         """Puts the pods of these parents into their gangs anew; returns whether pods wait otherwise now.
@@ -588,7 +587,8 @@ class Cluster:
         self.occupancy.generation += changed
         return changed
 
-    def _regang(self, keys: Iterable[str]) -> bool:
+    def _regang(self, keys: Collection[str]) -> bool:
+        """Asks for these pods what decides about each alone; returns whether pods wait otherwise now."""
         changed = False
         for key in keys:
             pod, parents = self.parent_gangs.put(self.pods[key], self.namespaces)
@@ -662,11 +662,6 @@ def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None
 def _counted(pod: Pod) -> tuple[object, ...]:
     governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
     return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority, pod.during_execution
-
-
-def _of_gangs(policies: PolicyIndex) -> list[tuple[object, ...]]:
-    """What decides which pods are in the gangs of their controllers."""
-    return [(each.selects, each.delivery, each.gangs.controllers, each.gangs.parents) for each in policies.ordered]
 
 
 def _as_planned(pod: Pod) -> Pod:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -306,7 +306,7 @@ def test_changes_that_do_not_decide_on_gangs_look_at_no_pods() -> None:
     candidates = cluster.parent_gangs.candidates
     asked: list[str | None] = []
 
-    def counted(namespace: str | None = None) -> Iterator[str]:
+    def counted(namespace: str | None = None) -> Collection[str]:
         asked.append(namespace)
         return candidates(namespace)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import GANG_PARENTS
 from flowcore.model.cost_policy import KnownModels
-from flowcore.model.gang_parents import GangParent, PartSize
+from flowcore.model.gang_parents import GangParent, ParentKey, PartSize
 from flowcore.model.pods import Pod
 
 MODELS = KnownModels(("CPUMemory",))
@@ -165,6 +165,28 @@ async def test_a_parent_that_is_not_there_is_gone_after_a_while(
         shell.apply(ObjectSet(GANG_PARENTS, key, GangParent(key, "u", jobs, owns_pods=False)))
         assert shell.cluster.pods["ml/train-a-0-0"].gang is not None
         await until(lambda: not shell.cluster.parent_gangs.gone, 10, lambda: "still gone")
+
+
+async def test_looks_do_not_ask_again_about_all_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be very many that pods name and that are not there."""
+    async with watching(tmp_path, _Server()) as (shell, watches):
+        parents, asked = shell.cluster.parent_gangs, 0
+        unseen = parents.unseen
+
+        def counted() -> Collection[ParentKey]:
+            nonlocal asked
+            asked += 1
+            return unseen()
+
+        monkeypatch.setattr(parents, "unseen", counted)
+        shell.cluster.set_namespace("ml", ())
+        shell.cluster.put_pod(job_set_pod())
+        for _ in range(3):
+            watches.look()
+        assert asked == 1
+        shell.cluster.remove_pod("ml/train-a-0-0")
+        watches.look()
+        assert asked == 2
 
 
 async def test_a_pod_that_asks_has_its_kind_watched(tmp_path: Path) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from flowcore.api.gang_parents import INDEXED, kinds_asked, may_have_parent, parent_gangs
+from flowcore.api.gang_parents import INDEXED, kinds_asked, may_have_parent, parent_gangs, parents_named
 from flowcore.api.kinds import ObjectKind
 from flowcore.cluster.gang_specs.mixed_parents import NO_WAYS, MixedParents, Way
-from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_index import LabelsRead, PolicyIndex
 from flowcore.model.gang_parents import GangController, GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy
+from flowcore.model.policies import BUILT_IN, Delivery, GangPolicy, Policy
 from flowcore.model.selectors import Labels
 
 
@@ -33,6 +33,7 @@ class ParentGangs:
         gone: parents of these kinds that do not exist, as far as can be known.
         asked: kinds of parents by which pods asked to be gangs. They stay: else a pod that comes and goes again would
             begin and end the watch of all objects of a kind.
+        unseen_version: another number after each change of ``unseen``.
     """
 
     def __init__(self, policies: PolicyIndex, parents: Mapping[ParentKey, GangParent]) -> None:
@@ -44,24 +45,50 @@ class ParentGangs:
         self._mixed = MixedParents()
         #: All sources that any policy might turn on, with the rows of all policies.
         self._all_sources = GangPolicy(controllers=tuple(GangController))
+        #: The policies as they were read last.
+        self._read = policies.ordered
         self._objects: Counter[str] = Counter()
-        #: Keys of pods that rows may be about, by namespace.
-        self._candidates: dict[str, dict[str, None]] = {}
+        #: Keys of pods that name a parent, by its kind, followed or not, and by namespace.
+        self._naming: dict[str, dict[str, dict[str, None]]] = {}
         #: Keys of the pods that are in gangs of a parent, or would be if it made any; and the gang of each.
         self._pods: dict[ParentKey, dict[str, None]] = {}
         self._gang_of: dict[str, GangKey] = {}
+        self._unseen: dict[ParentKey, None] = {}
+        self.unseen_version = 0
 
-    def read_policies(self) -> bool:
-        """Looks at the policies anew; returns whether rows may be about other pods now than those that were put."""
-        rules = dict.fromkeys(rule for policy in self.policies.ordered for rule in policy.gangs.parents)
-        had_rules, now = bool(self._all_sources.parents), tuple(rules)
-        self._all_sources = msgspec.structs.replace(self._all_sources, parents=now)
-        return bool(now) and not had_rules
+    def read_policies(self, pods: Mapping[str, Pod], namespaces: Mapping[str, Labels]) -> list[str]:
+        """Looks at the policies anew; returns the keys of the pods that may be in other gangs by them.
+
+        Args:
+            pods: all pods by key.
+        """
+        before, self._read = self._read, self.policies.ordered
+        rules = tuple(dict.fromkeys(rule for policy in self._read for rule in policy.gangs.parents))
+        if rules != self._all_sources.parents:
+            self._all_sources = msgspec.structs.replace(self._all_sources, parents=rules)
+            return list(pods)
+        changed = _changed(before, self._read)
+        return list(self._selected_by(changed, pods, namespaces)) if changed else []
+
+    def _selected_by(
+        self, policies: Sequence[Policy], pods: Mapping[str, Pod], namespaces: Mapping[str, Labels]
+    ) -> Iterator[str]:
+        """Keys of the pods that name a parent and that any of these policies selects."""
+        read = LabelsRead.by(policies)
+        known: dict[tuple[str, Labels, Labels], bool] = {}
+        for key in self.candidates():
+            pod = pods[key]
+            kind = pod.scheduler_name, *read.among(pod.labels, namespaces.get(pod.namespace, ()))
+            if kind not in known:
+                known[kind] = any(policy.selects.matches(*kind) for policy in policies)
+            if known[kind]:
+                yield key
 
     # --- parents ---
 
     def count_parent(self, key: ParentKey, sign: int) -> bool:
         """Counts a parent that came (1) or went (-1); returns whether its kind is known from now on, or no longer."""
+        self._note_unseen(key)
         before = self._objects[key.kind]
         self._objects[key.kind] = before + sign
         return self.followed is None and not (before and self._objects[key.kind])
@@ -70,9 +97,20 @@ class ParentGangs:
         """Keys of the pods that are in gangs of a parent, or would be if it made any."""
         return list(self._pods.get(parent, ()))
 
-    def unseen(self) -> Iterator[ParentKey]:
+    def unseen(self) -> Collection[ParentKey]:
         """Parents that pods name and that are not known."""
-        return (key for key in self._pods if key not in self._parents)
+        return self._unseen.keys()
+
+    def _note_unseen(self, key: ParentKey) -> None:
+        """Keeps ``unseen`` up to date: pods may name very many parents, of which hardly any is not known."""
+        is_unseen = key in self._pods and key not in self._parents
+        if is_unseen == (key in self._unseen):
+            return
+        self.unseen_version += 1
+        if is_unseen:
+            self._unseen[key] = None
+        else:
+            del self._unseen[key]
 
     def making(self, key: ParentKey) -> Collection[str] | bool:
         """The roles of a parent whose pods are gangs; True: all, False: none."""
@@ -100,10 +138,11 @@ class ParentGangs:
             The pod in the gang of its controller, or in none; a gang that it names itself goes before. And the parents
             of which other pods are in other gangs now.
         """
-        self.put_candidate(pod)
         if pod.asks_gang:
             self.asked.update(kinds_asked(pod))
-        key, ways = self._named(pod, namespaces)
+        named = self._parents_named(pod)
+        self._note_kinds(pod, dict.fromkeys(parent.kind for parent in named))
+        key, ways = self._named(pod, namespaces, self._possible(named))
         self._note_gang(pod.key, key)
         changed = self._put_ways(pod.key, ways)
         return self._in_gang(pod, key), changed
@@ -114,29 +153,43 @@ class ParentGangs:
 
     def drop(self, pod: Pod) -> Collection[ParentKey]:
         """A pod is gone; returns the parents of which other pods are in other gangs now."""
-        candidates = self._candidates.get(pod.namespace)
-        if candidates is not None:
-            candidates.pop(pod.key, None)
-            if not candidates:
-                del self._candidates[pod.namespace]
+        self._note_kinds(pod, ())
         self._note_gang(pod.key, None)
         return self._put_ways(pod.key, NO_WAYS)
 
-    def put_candidate(self, pod: Pod) -> None:
-        """Notes a pod that rows may be about."""
-        if self._may_have_parent(pod):
-            self._candidates.setdefault(pod.namespace, {})[pod.key] = None
+    def candidates(self, namespace: str | None = None) -> Collection[str]:
+        """Keys of the pods that name a parent of any kind, followed or not; of all namespaces, or of this one."""
+        if namespace is None:
+            return self.naming(self._naming)
+        return dict.fromkeys(key for pods in self._naming.values() for key in pods.get(namespace, ()))
 
-    def candidates(self, namespace: str | None = None) -> Iterator[str]:
-        """Keys of the pods that rows may be about; of all namespaces, or of this one."""
-        for name in self._candidates if namespace is None else (namespace,):
-            yield from self._candidates.get(name, ())
+    def naming(self, kinds: Iterable[str]) -> Collection[str]:
+        """Keys of the pods that name a parent of one of these kinds, followed or not."""
+        return dict.fromkeys(key for kind in kinds for pods in self._naming.get(kind, {}).values() for key in pods)
+
+    def _note_kinds(self, pod: Pod, kinds: Collection[str]) -> None:
+        """Notes the kinds of the parents that a pod names."""
+        for kind in [each for each, pods in self._naming.items() if pod.key in pods.get(pod.namespace, ())]:
+            if kind not in kinds:
+                by_namespace = self._naming[kind]
+                del by_namespace[pod.namespace][pod.key]
+                if not by_namespace[pod.namespace]:
+                    del by_namespace[pod.namespace]
+                    if not by_namespace:
+                        del self._naming[kind]
+        for kind in kinds:
+            self._naming.setdefault(kind, {}).setdefault(pod.namespace, {})[pod.key] = None
 
     def possible_parents(self, pod: Pod) -> Collection[ParentKey]:
         """The parents that a pod might be of, whatever its policy says."""
-        if not self._may_have_parent(pod):
-            return ()
-        return {key.parent for key in parent_gangs(pod, self._all_sources, self._is_followed)}
+        return self._possible(self._parents_named(pod))
+
+    def _possible(self, named: Sequence[ParentKey]) -> Collection[ParentKey]:
+        return dict.fromkeys(parent for parent in named if self._is_followed(parent.kind))
+
+    def _parents_named(self, pod: Pod) -> Sequence[ParentKey]:
+        """The parents that a pod names by the rows of any policy, whatever kinds are followed."""
+        return parents_named(pod, self._all_sources) if self._may_have_parent(pod) else ()
 
     def unknown_parent(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[ParentKey, bool] | None:
         """The parent that a pod without a gang names and that is not known, and whether others of its kind are."""
@@ -156,9 +209,11 @@ class ParentGangs:
             del pods[pod], self._gang_of[pod]
             if not pods:
                 del self._pods[before.parent]
+                self._note_unseen(before.parent)
         if gang is not None:
             self._gang_of[pod] = gang
             self._pods.setdefault(gang.parent, {})[pod] = None
+            self._note_unseen(gang.parent)
 
     def _put_ways(self, pod: str, ways: Mapping[ParentKey, Way]) -> Collection[ParentKey]:
         known = self._mixed.ways_of(pod)
@@ -170,12 +225,13 @@ class ParentGangs:
         self._mixed.put(pod, ways)
         return [parent.key for parent, was in zip(parents, before, strict=True) if self._mixed.is_mixed(parent) != was]
 
-    def _named(self, pod: Pod, namespaces: Mapping[str, Labels]) -> tuple[GangKey | None, Mapping[ParentKey, Way]]:
+    def _named(
+        self, pod: Pod, namespaces: Mapping[str, Labels], possible: Collection[ParentKey]
+    ) -> tuple[GangKey | None, Mapping[ParentKey, Way]]:
         """The gang of a pod if its parent makes one, and how the pod is delivered, for each parent it might be of.
 
         Pods that do not count have no ways: those that failed or are being deleted.
         """
-        possible = self.possible_parents(pod)
         if not possible:
             return None, NO_WAYS
         gangs, delivery = self._gang_policy(pod, namespaces)
@@ -207,3 +263,20 @@ class ParentGangs:
 
     def _is_followed(self, kind: str) -> bool:
         return self._objects[kind] > 0 if self.followed is None else kind in self.followed
+
+
+def _changed(before: Sequence[Policy], now: Sequence[Policy]) -> list[Policy]:
+    """Policies of before and of now that may put the pods that they select into other gangs.
+
+    What both have first, or last, and in one order decides about the other pods as it did.
+    """
+    old, new = list(before), list(now)
+    for end in (0, -1):
+        while old and new and _decides(old[end]) == _decides(new[end]):
+            del old[end], new[end]
+    return old + new
+
+
+def _decides(policy: Policy) -> tuple[object, ...]:
+    """What of a policy decides which pods are in the gangs of their controllers."""
+    return policy.selects, policy.delivery, policy.gangs.controllers, policy.gangs.parents

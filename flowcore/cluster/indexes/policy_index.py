@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from flowcore.api.base import to_labels
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, by_precedence, governing
-from flowcore.model.selectors import Labels, value_of
+from flowcore.model.selectors import Labels, LabelSelector, value_of
 
 #: Bytes of remembered answers, twice.
 _CACHE_BYTES = 2**23
@@ -17,6 +18,39 @@ _CACHE_BYTES = 2**23
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 #: A lookup of more labels takes longer than asking each policy.
 _MAX_CACHED_LABELS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsRead:
+    """The labels that policies read. Pods with other labels, such as their index in a Job, are all alike to them.
+
+    Attributes:
+        of_pods, of_namespaces: their keys.
+    """
+
+    of_pods: frozenset[str]
+    of_namespaces: frozenset[str]
+
+    @classmethod
+    def by(cls, policies: Iterable[Policy]) -> LabelsRead:
+        """Those that these policies read, and the name of a namespace."""
+        selects = [policy.selects for policy in policies]
+        of_pods = _keys(each.pods for each in selects)
+        return cls(of_pods, _keys(each.namespaces for each in selects) | {_NAMESPACE_NAME})
+
+    def among(self, labels: Labels, namespace_labels: Labels) -> tuple[Labels, Labels]:
+        """Those of a pod and of its namespace."""
+        of_pods, of_namespaces = self.of_pods, self.of_namespaces
+        return (
+            tuple([label for label in labels if label[0] in of_pods]),
+            tuple([label for label in namespace_labels if label[0] in of_namespaces]),
+        )
+
+
+def _keys(selectors: Iterable[LabelSelector | None]) -> frozenset[str]:
+    return frozenset(
+        requirement.key for selector in selectors if selector is not None for requirement in selector.requirements
+    )
 
 
 class PolicyIndex:
@@ -31,6 +65,8 @@ class PolicyIndex:
     def __init__(self, policies: Iterable[Policy] = (), own_namespace: str = "") -> None:
         self._system_namespaces = frozenset({"kube-system", own_namespace} - {""})
         self._ordered = by_precedence([BUILT_IN, *policies])
+        self._read = LabelsRead.by(self._ordered)
+        #: By scheduler name and by the labels that are read.
         self._matching: GenerationalCache[tuple[str, Labels, Labels], list[Policy]] = GenerationalCache(_CACHE_BYTES)
 
     @property
@@ -43,7 +79,7 @@ class PolicyIndex:
         ordered = by_precedence([BUILT_IN, *policies])
         if ordered == self._ordered:
             return False
-        self._ordered = ordered
+        self._ordered, self._read = ordered, LabelsRead.by(ordered)
         self._matching.clear()
         return True
 
@@ -75,6 +111,7 @@ class PolicyIndex:
 
     def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
         """All policies that match a pod; the first governs it. The answer is remembered until ``age`` drops it."""
+        labels, namespace_labels = self._read.among(labels, namespace_labels)
         if len(labels) + len(namespace_labels) > _MAX_CACHED_LABELS:
             return self._find(scheduler_name, labels, namespace_labels)
         key = (scheduler_name, labels, namespace_labels)

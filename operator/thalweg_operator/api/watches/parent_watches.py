@@ -68,6 +68,9 @@ class ParentWatches:
         self._watches: dict[ObjectKind, _Watch] = {}
         #: Since when pods name each parent that is not known; the event loop's time.
         self._unseen_since: dict[ParentKey, float] = {}
+        self._unseen_version = 0
+        #: The earliest of these times of parents that are not gone yet.
+        self._waits_since = float("inf")
 
     async def run(self) -> None:
         """Watches until cancelled."""
@@ -112,8 +115,14 @@ class ParentWatches:
 
     def _gone(self) -> frozenset[ParentKey]:
         """Parents that pods name and that have not been seen for long enough."""
-        now, since = asyncio.get_running_loop().time(), self._unseen_since
-        self._unseen_since = {key: since.get(key, now) for key in self._shell.cluster.parent_gangs.unseen()}
+        now, since, known = asyncio.get_running_loop().time(), self._unseen_since, self._shell.cluster.parent_gangs
+        if known.unseen_version != self._unseen_version:
+            self._unseen_version = known.unseen_version
+            self._unseen_since = {key: since.get(key, now) for key in known.unseen()}
+        elif now - self._waits_since < _LONGEST_WAIT:
+            return known.gone  # as at the last look: there may be very many
+        waits = [began for began in self._unseen_since.values() if now - began < _LONGEST_WAIT]
+        self._waits_since = min(waits, default=float("inf"))
         return frozenset(key for key, began in self._unseen_since.items() if now - began >= _LONGEST_WAIT)
 
     def _wanted(self) -> dict[ObjectKind, ParentRule | None]:
