@@ -475,8 +475,14 @@ class Cluster:
         """Has a change of groups made; pods of these PodGroups, which may be there already, get their priority."""
         before = {key: self._urgency(key) for key in keys}
         changed = change()
+        given: dict[tuple[int | None, bool | None], GroupPriority] = {}
         for key, urgency in before.items():
-            changed |= self._follow_priority(key, self._urgency(key), urgency)
+            now = self._urgency(key)
+            if changes_priority(now, urgency):  # its pods may have come before the group, or stay after it
+                terms = now.priority, now.preempts
+                if terms not in given:
+                    given[terms] = GroupPriority(now, self._intern)
+                changed |= self._give_priority(key, given[terms])
         self.occupancy.generation += changed
         return changed
 
@@ -484,14 +490,11 @@ class Cluster:
         group = self.gangs.groups.get(key)
         return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
 
-    def _follow_priority(self, key: GangKey, spec: GangSpec, before: GangSpec) -> bool:
-        """Its pods may have come before the group, or stay after it. Returns whether it has any with a new priority.
+    def _give_priority(self, key: GangKey, group_priority: GroupPriority) -> bool:
+        """Gives its pods the priority of a PodGroup; returns whether it has any with a new one.
 
         Priority and preemption policy alone change, so little is done for each pod: there may be very many.
         """
-        if not changes_priority(spec, before):
-            return False
-        group_priority = GroupPriority(spec, self._intern)
         changed = waits = False
         for name, written in self._as_written.get(key, {}).items():
             old, pod = self.pods[name], group_priority.of(written)

@@ -52,7 +52,9 @@ class MixedParents:
         """Counts a pod that came (1) or went (-1)."""
         for parent, (uid, delivered) in ways.items():
             for key in ((parent, uid), (parent, None)):
-                counts = self._ways.setdefault(key, Counter())
+                counts = self._ways.get(key)
+                if counts is None:
+                    counts = self._ways[key] = Counter()
                 counts[delivered] += sign
                 if not counts[delivered]:
                     del counts[delivered]
