@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.model.gangs import Gang
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
@@ -23,19 +22,17 @@ from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.domain_room import (
     Need,
     is_untouched,
-    kind_of,
     left_over,
     may_hold,
+    may_hold_slices,
     needs_of,
-    slices_that_fit,
 )
+from flowcore.planning.problem.placements.domain_turns import Members, by_turns
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import added_cost
 from flowcore.rules.topology.domains import Domains
 
-#: Demand -> the places of its pods that are of a gang.
-Members = Mapping[int, tuple[int, ...]]
 #: Domains that are really tried for a gang at each of its levels, the likeliest first.
 _MOST_TRIES: Final = 8
 #: Placements that are tried beside one for each gang: within one domain of the widest gang, and in all.
@@ -83,7 +80,7 @@ class DomainSearch:
         self._problem, self._group, self._capacity, self._fit_counts = problem, group, capacity, fit_counts
         self._start = {number: demands[number] for number in group.demands}
         #: Gangs that choose, each with its pods by demand.
-        self._gangs = self._by_turns()
+        self._gangs = by_turns(group, self._start, lambda gang: gang.chooses_domain)
         last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
         #: For each of them, and in the end for no gang: demands that are placed once it has chosen, large ones first.
         self._due = [
@@ -95,21 +92,6 @@ class DomainSearch:
         ]
         #: Placements that may still be tried: within the domain of the widest gang, and in all.
         self._tries, self._tries_in_all = 0, _TRIES_IN_ALL + len(self._gangs)
-
-    def _by_turns(self) -> list[tuple[Gang, Members]]:
-        """Gangs that choose: those that others are within first, then those of large pods, then those of many."""
-        asking = [
-            (gang, members)
-            for gang, members in zip(self._group.gangs, self._group.members, strict=True)
-            if gang.chooses_domain and members
-        ]
-
-        def turn(entry: tuple[Gang, Members]) -> tuple[int, float, int, int, str]:
-            (gang, members), shares = entry, [self._start[number].dominant_share for number in entry[1]]
-            depth = sum(members.keys() < around.keys() for _, around in asking)
-            return depth, -max(shares), -sum(map(len, members.values())), len(gang.name), gang.name
-
-        return sorted(asking, key=turn)
 
     def run(self) -> PlacedGroup | None:
         """The pods placed; None: no domains were found for them."""
@@ -256,19 +238,15 @@ class DomainSearch:
 
     def _may_hold_slices(self, place: int, domains: Domains, capacity: FreeCapacity) -> Bools:
         """bool[D]: domains that may hold all gangs within a gang, each in a domain of its own topology."""
-        fine = np.ones(domains.count, dtype=np.bool_)
-        kinds: dict[tuple[str, tuple[tuple[bytes, int], ...]], tuple[int, list[Need]]] = {}
         state = PlacedGroup({}, (), capacity)
-        for gang, members in self._gangs[place + 1 :]:
-            if gang.needs_domain and members.keys() <= self._gangs[place][1].keys():
-                needs = self._needs(members, state)
-                kind = gang.topology_key, kind_of(needs)
-                count, before = kinds.get(kind, (0, needs))
-                both = zip(before, needs, strict=True)
-                kinds[kind] = count + 1, [replace(a, fits=np.maximum(a.fits, b.fits)) for a, b in both]
-        for (key, _), (count, needs) in kinds.items():
-            fine &= slices_that_fit(domains, self._problem.domains(key), needs) >= count
-        return fine
+        return may_hold_slices(
+            domains,
+            (
+                (self._problem.domains(gang.topology_key), self._needs(members, state))
+                for gang, members in self._gangs[place + 1 :]
+                if gang.needs_domain and members.keys() <= self._gangs[place][1].keys()
+            ),
+        )
 
 
 def _fewest(domains: Domains, needs: Sequence[Need], home: int) -> Bools:

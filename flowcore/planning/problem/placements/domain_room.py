@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,6 +112,24 @@ def slices_that_fit(wide: Domains, narrow: Domains, needs: Sequence[Need]) -> In
             room = np.bincount(which, np.minimum(need.fits[inside], _MOST), len(pairs)).astype(np.int64)
             slices = np.minimum(slices, room // need.count)
     return np.bincount(pairs // (narrow.count + 1), slices, wide.count)[: wide.count].astype(np.int64)
+
+
+def may_hold_slices(domains: Domains, slices: Iterable[tuple[Domains, Sequence[Need]]]) -> Bools:
+    """bool[D]: domains that may hold all of these gangs, each in a domain of its own topology.
+
+    Args:
+        slices: the topology of each and what it needs; topologies that are equal are one object.
+    """
+    kinds: dict[tuple[int, tuple[tuple[bytes, int], ...]], tuple[int, Domains, Sequence[Need]]] = {}
+    for narrow, needs in slices:
+        kind = id(narrow), kind_of(needs)
+        count, _, before = kinds.get(kind, (0, narrow, needs))
+        both = zip(before, needs, strict=True)
+        kinds[kind] = count + 1, narrow, [replace(a, fits=np.maximum(a.fits, b.fits)) for a, b in both]
+    fine = np.ones(domains.count, dtype=np.bool_)
+    for count, narrow, needs in kinds.values():
+        fine &= slices_that_fit(domains, narrow, needs) >= count
+    return fine
 
 
 def left_over(need: Need, domains: Domains) -> Int64s:
