@@ -15,6 +15,7 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.domains import place_in_domains
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
@@ -173,7 +174,7 @@ class _EvictionRound:
             for pod in pods
         }
         preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
-        if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
+        if len(preempts) == 1 and not any(waiting.needs_domain for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
             free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
@@ -265,7 +266,7 @@ class _EvictionRound:
             is_last
             and not others_leave
             and all(
-                waiting.allowed is None
+                not waiting.needs_domain
                 and self._may_all_preempt(waiting)
                 and all(
                     self._problem.demands[demand].group.pod_class.priority == priority
@@ -310,13 +311,14 @@ class _EvictionRound:
             return  # it was tried without
         if preempts or waves == CHAINS:
             waves = ANY_PLACES  # it has none of the places that it was tried on
+        if waiting.needs_domain:
+            place_in_domains(self._problem, self._state, search, waiting, waves, preempts=preempts)
+            return
         checkpoint = self._state.checkpoint()
-        for nodes in waiting.allowed or (None,):
-            if all(
-                search.place_all(demand, pods, preempts=preempts, nodes=nodes, waves=waves) == len(pods)
-                for demand, pods in waiting.demands
-            ):
-                return
+        if not all(
+            search.place_all(demand, pods, preempts=preempts, waves=waves) == len(pods)
+            for demand, pods in waiting.demands
+        ):
             self._state.roll_back(checkpoint)
 
     def _any_evictable(self, waiting: Waiting) -> bool:
@@ -414,7 +416,7 @@ class _EvictionRound:
             for demand, pods in waiting.demands:
                 left = [pod for pod in pods if pod.key not in arrived]
                 placed = search.fill(demand, left)
-                if waiting.group >= 0 and (placed < len(left) or waiting.allowed is not None):
+                if waiting.group >= 0 and (placed < len(left) or waiting.needs_domain):
                     state.roll_back(checkpoint)
                     break
         arrived = {arrival.pod.key for arrival in state.arrivals}

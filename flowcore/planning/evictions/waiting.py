@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.model.gangs import Gang
-from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
@@ -26,14 +24,14 @@ class Waiting:
         price: of leaving the dearest of them.
         demands: number of the demand, and its pods in their order.
         group: number of the atomic group that is placed as a whole; -1: each pod by itself.
-        allowed: choices of nodes, bool[N] each, that a group is kept to; None: all nodes.
+        needs_domain: whether a gang of that group must be in one domain and has yet to choose it.
     """
 
     priority: int
     price: int
     demands: tuple[tuple[int, tuple[PendingPod, ...]], ...]
     group: int = -1
-    allowed: tuple[Bools, ...] | None = None
+    needs_domain: bool = False
 
 
 def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
@@ -59,40 +57,12 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
         atomic_group = groups.all[number]
         if atomic_group.unschedulable_reason or sum(map(len, demands.values())) < atomic_group.size:
             continue
-        allowed = _choices(problem, number)
-        if allowed == ():
-            continue
         entries = tuple((demand, tuple(demands[demand])) for demand in problem.by_size if demand in demands)
         priority = min(problem.demands[demand].group.pod_class.priority for demand, _ in entries)
         price = max(unplaced[pod.key] for _, pods in entries for pod in pods)
-        waiting.append(Waiting(priority, price, entries, number, allowed))
+        waiting.append(Waiting(priority, price, entries, number, atomic_group.needs_domain))
     waiting.sort(key=lambda entry: (-entry.priority, -entry.price))
     return waiting
-
-
-def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
-    """The domains that a group may be in; None: it is kept to none; (): it cannot be decided here."""
-    group = problem.atomic_groups.all[number]
-    gangs = [gang for gang in group.gangs if gang.needs_domain]
-    if not gangs:
-        return None
-    # A gang over all pods of the others keeps these to its domain, too.
-    covered = _pods_of(group, gangs)
-    if len({gang.topology_key for gang in gangs}) > 1 or covered != _pods_of(group, group.gangs):
-        return ()
-    domains = problem.domains(gangs[0].topology_key)
-    return tuple(np.equal(domains.codes, code) for code in range(domains.count))
-
-
-def _pods_of(group: AtomicGroup, gangs: Sequence[Gang]) -> set[tuple[int, int]]:
-    """Demand and place of each pod of some gangs of a group."""
-    return {
-        (demand, place)
-        for gang, members in zip(group.gangs, group.members, strict=True)
-        if gang in gangs
-        for demand, places in members.items()
-        for place in places
-    }
 
 
 def restrict_to_gang_domains(problem: Problem, result: RoundResult, waiting: Sequence[Waiting]) -> tuple[Demand, ...]:

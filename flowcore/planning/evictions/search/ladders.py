@@ -56,6 +56,12 @@ class NodeBounds:
     total: NDArray[np.float64]
     count: Int64s
 
+    @classmethod
+    def unknown(cls, count: int) -> NodeBounds:
+        """Of so many nodes, none of which suffices as far as is known."""
+        suffices, numbers = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
+        return cls(suffices, numbers, np.zeros(count), numbers.copy())
+
     def put(self, rows: Int64s, others: NodeBounds) -> None:
         """Some of them become others."""
         self.suffices[rows] = others.suffices
@@ -202,17 +208,29 @@ class Ladders:
 
 
 class BoundsOfDemand:
-    """Bounds for one pod of a demand; after a decision only the nodes are judged again that it has changed."""
+    """Bounds for one pod of a demand; after a decision only the nodes are judged again that it has changed.
 
-    def __init__(self, state: EvictionState, ladders: Ladders, requests: Int64s, weights: Int64s | None = None) -> None:
+    Attributes:
+        weights: int64[V], what is summed.
+    """
+
+    def __init__(
+        self,
+        state: EvictionState,
+        ladders: Ladders,
+        requests: Int64s,
+        weights: Int64s | None = None,
+        nodes: Bools | None = None,
+    ) -> None:
         """For one pod.
 
         Args:
             requests: int64[R].
             weights: int64[V], what is summed; None: priorities with kube-scheduler's offset.
+            nodes: bool[N], the only ones that are asked about; None: any.
         """
-        self._state, self._ladders, self._requests = state, ladders, requests
-        self._weights = state.residents.priorities + PRIORITY_OFFSET if weights is None else weights
+        self._state, self._ladders, self._requests, self._nodes = state, ladders, requests, nodes
+        self.weights = state.residents.priorities + PRIORITY_OFFSET if weights is None else weights
         #: Who may leave, their tiers, the bounds of all nodes, and the changes before that.
         self._known: tuple[Bools, Int64s, NodeBounds, int] | None = None
 
@@ -227,11 +245,13 @@ class BoundsOfDemand:
             stale[:] = False
             stale[state.changed_since(self._known[3])] = True
             stale[state.residents.nodes[may_leave != self._known[0]]] = True
+        if self._nodes is not None:
+            stale &= self._nodes
         nodes = np.nonzero(stale)[0]
-        if self._known is None or len(nodes) * _FEW_OF_NODES > len(possible):
-            bounds = ladders.of_all_nodes(may_leave, tiers, state.free, self._requests, self._weights)
+        if len(nodes) * _FEW_OF_NODES > len(possible):
+            bounds = ladders.of_all_nodes(may_leave, tiers, state.free, self._requests, self.weights)
         else:
-            bounds = self._known[2]
-            bounds.put(nodes, ladders.of_nodes(nodes, may_leave, tiers, state.free, self._requests, self._weights))
+            bounds = NodeBounds.unknown(len(possible)) if self._known is None else self._known[2]
+            bounds.put(nodes, ladders.of_nodes(nodes, may_leave, tiers, state.free, self._requests, self.weights))
         self._known = may_leave, tiers, bounds, state.changes
         return bounds.best_first(possible)

@@ -44,9 +44,10 @@ class NodeSearch:
         """
         self._state, self.number, self.fit_check, self._lost_work = state, number, fit_check, lost_work
         self._demand: Demand = state.demands[number]
-        self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work)
         self.priority = self._demand.group.pod_class.priority
         self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
+        looked_at = None if nodes is None else self._possible
+        self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work, looked_at)
         #: Whether moves may make room for its next pod.
         self.moves_help = True
         self._heap: list[tuple[tuple[float, ...], int, Victims]] = []

@@ -6,7 +6,7 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,8 +19,9 @@ from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
 from flowcore.planning.evictions.moves import ANY_PLACES, MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
+from flowcore.planning.evictions.residents import VictimsKey, victims_key
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
-from flowcore.planning.evictions.search.ladders import Ladders
+from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
@@ -28,6 +29,8 @@ from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes of a demand that an integer program may use.
 _MOST_NODES = 64
+#: Atomic groups of a round that an integer program decides again within their domains: some tenths of a second each.
+_MOST_PROGRAMS = 4
 
 
 class Search:
@@ -60,6 +63,7 @@ class Search:
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
         self.destinations = Destinations(state, policies, cache)
         self._move_search = MoveSearch(state, moves, self.destinations)
+        self._programs_left = _MOST_PROGRAMS
 
     def place_all(
         self,
@@ -90,6 +94,30 @@ class Search:
     def may_chain(self, priority: int) -> bool:
         """Whether any pod could be the first of a chain of moves for pods of a priority."""
         return self._moves.any and self._move_search.may_begin(priority)
+
+    def may_leave(self, priority: int, *, preempts: bool) -> Bools:
+        """bool[V]: residents that may leave for a pod of a priority, but for budgets, gangs and limits of moves.
+
+        Args:
+            preempts: whether pods may be evicted for it; if not, pods are only moved.
+        """
+        may_leave = self._moves.mask(priority)
+        if preempts:
+            may_leave |= self.eligibility.mask(priority)
+            if self._reclaims is not None:
+                may_leave |= self._reclaims.reclaimable
+                may_leave[list(self._state.leaving)] = False
+        return may_leave
+
+    def bounds_of(self, demand: int) -> BoundsOfDemand:
+        """What must leave at least for a pod of a demand, on all nodes."""
+        lost_work = self._lost_work() if self._counts_lost_work(demand) else None
+        return BoundsOfDemand(self._state, self._ladders, self._state.demands[demand].requests, lost_work)
+
+    def victims_key(self, members: Sequence[int], demands: Iterable[int]) -> VictimsKey:
+        """What plans with these victims are compared by, where they leave for pods of these demands."""
+        lost_work = self._lost_work() if any(map(self._counts_lost_work, demands)) else None
+        return victims_key(self._state.residents, members, lost_work=lost_work)
 
     def _counts_lost_work(self, demand: int) -> bool:
         return self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
@@ -200,6 +228,39 @@ class Search:
             nodes = np.nonzero(fit_check.possible)[0].tolist()
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
+        exact.improve(checkpoint, candidates, priority)
+
+    def improve_within(
+        self,
+        checkpoint: Checkpoint,
+        group: int,
+        demands: Sequence[tuple[int, Sequence[PendingPod], Bools | None]],
+        seed: int,
+    ) -> None:
+        """Decides again, by an integer program, who leaves for an atomic group, where fewer suffice.
+
+        Args:
+            checkpoint: nothing but this group was decided since then.
+            demands: demand, its waiting pods, which preempt, and bool[N], nodes that they keep to; None: all.
+            seed: of the integer program.
+        """
+        state, numbers = self._state, [demand for demand, _, _ in demands]
+        priorities = {state.demands[demand].group.pod_class.priority for demand in numbers}
+        checks = {demand: self.fit_check(demand) for demand in numbers}
+        # Fewer than one cannot leave.
+        several = len(state.leaving) > checkpoint.leaving + 1 and self._programs_left > 0
+        by_amounts = all(isinstance(check, ResourceFit) for check in checks.values())
+        if not (several and by_amounts and len(priorities) == 1) or any(map(self._counts_lost_work, numbers)):
+            return
+        self._programs_left -= 1
+        (priority,) = priorities
+        may_leave, candidates = self.may_leave(priority, preempts=True), []
+        for demand, pods, nodes in demands:
+            this = state.demands[demand]
+            check: FitCheck = checks[demand] if nodes is None else ResourceFit(state, this.restricted_to(nodes))
+            best = NodeSearch(state, demand, check, self._ladders, nodes).bounds(may_leave).nodes[:_MOST_NODES]
+            candidates.append(Candidates(demand, tuple(pods), group, check, tuple(best.tolist())))
+        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=True)
         exact.improve(checkpoint, candidates, priority)
 
     def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:

@@ -1,0 +1,175 @@
+"""Places an atomic group whose gangs keep to domains, such as a block and racks within it; running pods leave for it.
+
+Gangs choose in the same order as where nobody leaves (``domain_turns``). The pods of the last gang to choose for them
+are placed at once, with their victims, so that the next slice sees what is left. Where a slice finds nothing, the one
+before it chooses again. Of the plans that are tried the one stays whose victims count least; without one nobody leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.domains.domain_ranks import DomainRanks
+from flowcore.planning.evictions.search.search import Search
+from flowcore.planning.evictions.state import Decisions, EvictionState
+from flowcore.planning.evictions.waiting import Waiting
+from flowcore.planning.problem.placements.domain_turns import by_turns
+from flowcore.planning.problem.problem import Problem
+
+#: Choices that are tried beside one for each gang: within one domain of the widest gang, and in all.
+_TRIES_WITHIN, _TRIES_IN_ALL = 32, 100
+#: What plans for the same pods are compared by: as ``VictimsKey``, but for its last entry, and how many pods move.
+_PlanKey = tuple[float, float, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A way to place the group.
+
+    Attributes:
+        nodes: demand -> bool[N], nodes that its pods keep to; a demand of no gang with a domain is left out.
+    """
+
+    key: _PlanKey
+    decisions: Decisions
+    nodes: Mapping[int, Bools]
+
+
+def place_in_domains(
+    problem: Problem, state: EvictionState, search: Search, waiting: Waiting, waves: range, *, preempts: bool
+) -> None:
+    """Places all pods of a waiting group, or changes nothing.
+
+    Args:
+        waves: how many of those that move may leave one after the other.
+        preempts: whether pods may be evicted for it; if not, pods are only moved.
+    """
+    start = state.checkpoint()
+    plan = _DomainEvictions(problem, state, search, waiting, waves, preempts=preempts).best()
+    if plan is None:
+        return
+    state.replay(plan.decisions)
+    if preempts:
+        demands = [(demand, pods, plan.nodes.get(demand)) for demand, pods in waiting.demands]
+        search.improve_within(start, waiting.group, demands, problem.snapshot.generation)
+
+
+class _DomainEvictions:
+    """One search, for one group."""
+
+    def __init__(
+        self, problem: Problem, state: EvictionState, search: Search, waiting: Waiting, waves: range, *, preempts: bool
+    ) -> None:
+        self._problem, self._state, self._search = problem, state, search
+        self._waves, self._preempts = waves, preempts
+        self._counts = {demand: len(pods) for demand, pods in waiting.demands}
+        group = problem.atomic_groups.all[waiting.group]
+        of_group = {number: state.demands[number] for number in group.demands}
+        turns = by_turns(group, of_group, lambda gang: gang.needs_domain)
+        #: Gangs that choose and need pods.
+        self._gangs = [(gang, members) for gang, members in turns if not self._counts.keys().isdisjoint(members)]
+        last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
+        #: For each of them, and in the end for no gang: the pods that are placed once it has chosen.
+        self._due = [
+            [entry for entry in waiting.demands if last.get(entry[0], len(self._gangs)) == place]
+            for place in range(len(self._gangs) + 1)
+        ]
+        self._ranks = DomainRanks(problem, state, search, self._counts, preempts=preempts)
+        self._start = state.checkpoint()
+        self._best: _Plan | None = None
+        #: Demand -> bool[N], nodes that it is kept to by the gangs that have chosen.
+        self._nodes: dict[int, Bools] = {}
+        #: What is asked, where it is asked -> domains that were tried for a slice that asks the same.
+        self._tried: dict[tuple[object, ...], set[int]] = {}
+        self._tries, self._tries_in_all = 0, _TRIES_IN_ALL + len(self._gangs)
+
+    def best(self) -> _Plan | None:
+        """The best plan that was tried; None: none places all pods. The state is as it was."""
+        self._choose(0)
+        self._state.roll_back(self._start)
+        return self._best
+
+    def _choose(self, place: int) -> None:
+        """Lets one gang after the other choose, in all ways for which there are tries."""
+        if place == len(self._gangs):
+            if self._place_due(place):
+                self._keep_if_better()
+            return
+        gang, members = self._gangs[place]
+        domains, inside = self._problem.domains(gang.topology_key), self._gangs[place + 1 :]
+        tried = self._tried.setdefault(self._kind(place), set())
+        added = []
+        for code in self._ranks.best_first(gang, members, inside, self._nodes):
+            if place == 0:
+                # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
+                self._tries = min(_TRIES_WITHIN + len(self._gangs), self._tries_in_all)
+            if self._tries <= 0 or self._is_free():
+                break
+            if code in tried:
+                continue
+            self._tries -= 1
+            self._tries_in_all -= 1
+            checkpoint, before = self._state.checkpoint(), dict(self._nodes)
+            chosen = domains.codes == code
+            for number in members:
+                self._nodes[number] = self._nodes[number] & chosen if number in self._nodes else chosen
+            if self._place_due(place) and self._may_be_better():
+                self._choose(place + 1)
+            self._state.roll_back(checkpoint)
+            self._nodes = before
+            if self._tries > 0:
+                # All ways with a slice like this one here are known: the next one need not try them.
+                tried.add(code)
+                added.append(code)
+        tried.difference_update(added)
+
+    def _kind(self, place: int) -> tuple[object, ...]:
+        """The same for gangs that may change places."""
+        gang, members = self._gangs[place]
+        if any(not members.keys().isdisjoint(others) for _, others in self._gangs[place + 1 :]):
+            return (gang.name,)
+        asked = []
+        for number in members.keys() & self._counts.keys():
+            demand, check = self._state.demands[number], self._search.fit_check(number)
+            # Where more than amounts decides, pods that ask for the same may be let in elsewhere.
+            own = number if not check.by_node else -1
+            nodes = self._nodes.get(number, demand.allowed) & demand.allowed
+            priority = demand.group.pod_class.priority
+            asked.append((own, demand.requests.tobytes(), self._counts[number], priority, nodes.tobytes()))
+        return (gang.topology_key, *sorted(asked))
+
+    def _place_due(self, place: int) -> bool:
+        """Places the pods that wait for nobody else to choose. Whether all of them got a node."""
+        return all(
+            self._search.place_all(
+                number, pods, preempts=self._preempts, nodes=self._nodes.get(number), waves=self._waves
+            )
+            == len(pods)
+            for number, pods in self._due[place]
+        )
+
+    # --- what plans are compared by ---
+
+    def _key(self) -> _PlanKey:
+        leaving = list(self._state.leaving.items())[self._start.leaving :]
+        evicted = [resident for resident, left in leaving if left.kind is not EvictionKind.MIGRATION]
+        highest, total, count, _ = self._search.victims_key(evicted, self._counts)
+        return highest, total, count, len(leaving) - len(evicted)
+
+    def _may_be_better(self) -> bool:
+        """Whether a plan with all that is decided may be better than the best: with more victims no key is less."""
+        return self._best is None or self._key() < self._best.key
+
+    def _is_free(self) -> bool:
+        """Whether nobody leaves for the best plan."""
+        return self._best is not None and self._best.key == (-np.inf, 0.0, 0.0, 0)
+
+    def _keep_if_better(self) -> None:
+        key = self._key()
+        if self._best is None or key < self._best.key:
+            self._best = _Plan(key, self._state.decisions_since(self._start), dict(self._nodes))
