@@ -60,6 +60,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         to_come: pods that its controller makes once it runs, and that must have room when it is placed.
         above: what it is below, the widest first. A round chooses which gangs it places of those (``ChooseGroups``).
         is_choice: another plan may place it, or leave it, with other gangs of what it is below.
+        placed: how many of its pods have a node, where these decide its domain; 0: none, or not known.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     to_come: tuple[PodsToCome, ...] = ()
     above: tuple[GangTree, ...] = ()
     is_choice: bool = False
+    placed: int = 0
 
     @property
     def needs_domain(self) -> bool:

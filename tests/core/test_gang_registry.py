@@ -169,11 +169,11 @@ def test_one_topology_domain() -> None:
     assert told(book(*waiting), *waiting) == [Gang("gang ml/train", 3, topology_key="rack")]
     first = bound("x", terms=terms)
     assert told(book(first, *waiting), *waiting) == [
-        Gang("gang ml/train", 2, topology_key="rack", domain="r1", partially_placed=True)
+        Gang("gang ml/train", 2, topology_key="rack", domain="r1", partially_placed=True, placed=1)
     ]
     of = book(first, bound("y", node="n3", terms=terms), *waiting)
     late = told(of, waiting[2], coming=("ml/a", "ml/b"))
-    assert late == [Gang("gang ml/train", 0, topology_key="rack", domain="r2")]
+    assert late == [Gang("gang ml/train", 0, topology_key="rack", domain="r2", placed=4)]
 
 
 def test_gangs_of_a_group_wait_for_each_other() -> None:

@@ -191,7 +191,7 @@ def test_a_pod_that_comes_again_goes_to_its_slice() -> None:
     running = [ours(0, said, nodeName="n2"), ours(1, said, nodeName="n1"), ours(2, said, nodeName="n1")]
     gangs = told(*running, ours(3, said))
     assert gangs["gang ml/train slice 1"][0] == Gang(
-        f"{TRAIN} slice 1", 1, slice_of=TRAIN, topology_key="rack", domain="r1", partially_placed=True
+        f"{TRAIN} slice 1", 1, slice_of=TRAIN, topology_key="rack", domain="r1", partially_placed=True, placed=1
     )
     assert gangs["gang ml/train"][0].preferred == (("block", "b"), ("block, rack", "b, r1"))
 
@@ -204,7 +204,7 @@ def test_more_slices_than_the_gang_needs() -> None:
     waits = Gang(f"{TRAIN} slice 1", 2, slice_of=TRAIN, unschedulable_reason=late)
     assert gangs[f"{TRAIN} slice 1"] == (waits, {"p2", "p3"})
     running = [ours(rank, least=2, nodeName="n1") for rank in range(3)]
-    begun = Gang(f"{TRAIN} slice 1", 0, slice_of=TRAIN, topology_key="rack", domain="r1")
+    begun = Gang(f"{TRAIN} slice 1", 0, slice_of=TRAIN, topology_key="rack", domain="r1", placed=1)
     assert told(*running, *(ours(rank, least=2) for rank in (3, 4, 5))) == {
         begun.name: (begun, {"p3"}),
         f"{TRAIN} slice 2": (Gang(f"{TRAIN} slice 2", 2, slice_of=TRAIN, topology_key="rack"), {"p4", "p5"}),

@@ -99,7 +99,9 @@ async def test_native_pod_groups(plane: tuple[ControlPlane, Api], api: Api, ml: 
         assert state.rounds_requested > requested
         await api.create(node("n", labels={"example.com/rack": "r7"}))
         await api.create(pod("d", namespace=ml, nodeName="n", **group_of))
-        await told(state, ml, Gang(name, 3, topology_key="example.com/rack", domain="r7", partially_placed=True))
+        await told(
+            state, ml, Gang(name, 3, topology_key="example.com/rack", domain="r7", partially_placed=True, placed=1)
+        )
         await api.delete(object_path(node("n")))
         await api.delete(object_path(group(NATIVE, "train", ml)))
         await api.delete(f"/api/v1/namespaces/{ml}/pods", gracePeriodSeconds="0")

@@ -87,7 +87,7 @@ def test_reservations_are_on_their_way() -> None:
     pods = [case.put(name) for name in "abc"]
     assert case.gangs() == [Gang("gang ml/train", 3, topology_key="rack")]
     assert case.state.reserve(pods[0], "m", Owner.BINDER)
-    assert case.gangs() == [Gang("gang ml/train", 2, topology_key="rack", domain="r2", partially_placed=True)]
+    assert case.gangs() == [Gang("gang ml/train", 2, topology_key="rack", domain="r2", partially_placed=True, placed=1)]
     case.state.release("ml/a", "a")
     assert case.gangs() == [Gang("gang ml/train", 3, topology_key="rack")]
 

@@ -44,7 +44,7 @@ def slice_gangs(
     key: GangKey,
     spec: GangSpec,
     waiting: Mapping[int, int],
-    homes: Mapping[int, str],
+    homes: Mapping[int, tuple[str, int]],
     missing: int,
     alone: int,
     atomic_group: str,
@@ -58,7 +58,7 @@ def slice_gangs(
 
     Args:
         waiting: slice -> how many of its pods wait and can be planned.
-        homes: slice -> the domain of most of its pods that have a node.
+        homes: slice -> the domain of most of its pods that have a node, and how many have one.
         missing: how many pods the gang lacks.
         alone: pods that wait and are in no slice.
         atomic_group: of the gang.
@@ -72,13 +72,15 @@ def slice_gangs(
             gangs[number] = Gang(name, count, slice_of=key.display_name, unschedulable_reason=reason)
             continue
         lacking -= count
+        domain, placed = homes.get(number, ("", 0))
         gangs[number] = Gang(
             name,
             0 if missing <= 0 and number in homes else count,
             atomic_group,
             slice_of=key.display_name,
             topology_key=spec.slice_key,
-            domain=homes.get(number, ""),
+            domain=domain,
             partially_placed=missing > 0 and begun,
+            placed=placed,
         )
     return gangs

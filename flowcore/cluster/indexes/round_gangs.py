@@ -119,7 +119,7 @@ class RoundGangs:
             number = progress.slices.get(pod)
             if number is not None and (value := self._domain_of(node, progress.spec.slice_key)):
                 counts.setdefault(number, Counter())[value] += 1
-        homes = {number: _most_common(values) for number, values in counts.items()}
+        homes = {number: (_most_common(values), values.total()) for number, values in counts.items()}
         alone = len(positions) - sum(map(len, in_slices.values()))
         waiting = {number: len(places) for number, places in in_slices.items()}
         gangs = slice_gangs(
@@ -142,12 +142,13 @@ class RoundGangs:
             return None
         # A gang that cannot be placed must not block a group that does not name it in turn.
         is_asking = progress.missing > 0 and not unschedulable_reason and spec.tree is None
+        domain = self._domain((key,), spec.topology_key) if spec.topology_key else ""
         return Gang(
             name=key.display_name,
             min_placed=max(0, progress.missing),
             atomic_group=_atomic_group_name(spec.group) if is_asking else "",
             topology_key=spec.topology_key,
-            domain=self._domain((key,), spec.topology_key) if spec.topology_key else "",
+            domain=domain,
             preferred=self._levels(key, spec) if progress.missing > 0 else (),
             unschedulable_reason=unschedulable_reason,
             partially_placed=progress.missing > 0 and progress.placed > 0,
@@ -155,6 +156,7 @@ class RoundGangs:
             if not unschedulable_reason and progress.missing < len(self._positions.get(key, ()))
             else (),
             above=above,
+            placed=progress.placed if domain else 0,
         )
 
     def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:

@@ -50,6 +50,29 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     return f"{asked}, and none has room for them beside what is placed{freest}"
 
 
+def shortage_where_it_runs(problem: Problem, group: AtomicGroup, capacity: FreeCapacity) -> tuple[Gang, str] | None:
+    """A gang of a group that has begun, and what its domain lacks, in words; None: there is room for what is needed.
+
+    Of several the one of the fewest pods is named: a slice and its rack, not the gang and its block.
+
+    Args:
+        capacity: what is free beside what is placed.
+    """
+    kept = [
+        (gang, members)
+        for gang, members in zip(group.gangs, group.members, strict=True)
+        if gang.topology_key and gang.domain and members
+    ]
+    now = {number: capacity.fit_counts(problem.demands[number]) for number in group.demands} if kept else {}
+    for gang, members in sorted(kept, key=lambda entry: len(entry[1])):
+        for need in _needs(problem, group, (gang, members), now, capacity):
+            room = int(need.fits.sum())
+            if room < need.count:
+                told = f"where there is room for {room} of {need.count} beside what is placed"
+                return gang, f"{gang.name} keeps to {gang.topology_key} {gang.domain}, {told}"
+    return None
+
+
 def _needs(
     problem: Problem,
     group: AtomicGroup,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.methods.admission import fit_counts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.domain_shortage import domain_shortage
+from flowcore.planning.problem.domain_shortage import domain_shortage, shortage_where_it_runs
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import pods_by_node
 from flowcore.planning.problem.problem import Problem
@@ -26,6 +27,7 @@ from flowcore.rules.filters import inter_pod_affinity, node_resources_fit, run_f
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
+from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
@@ -78,9 +80,8 @@ class UnplacedReasons:
         for gang in gangs:
             if nowhere := no_domain(gang, problem.snapshot.table):
                 return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
-        kept = next((gang for gang in gangs if gang.topology_key), None)
-        if kept is not None:
-            return self._domain_reason(kept, number)
+        if any(gang.topology_key for gang in gangs):
+            return self._domain_reason(gangs, number)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
@@ -137,11 +138,15 @@ class UnplacedReasons:
             least[number] = self._problem.demands[number].prices[order[: sum(by_node.values())]].min()
         return least
 
-    def _domain_reason(self, gang: Gang, number: int) -> Reason:
-        """Why a pod finds no node in the domain of its gang."""
+    def _domain_reason(self, gangs: Sequence[Gang], number: int) -> Reason:
+        """Why a pod finds no node in the domains of its gangs."""
         table = self._problem.snapshot.table
+        full = domain_without_room(gangs, self._nodes_with_room(number), table)
+        asking = [gang for gang in gangs if gang.topology_key]
+        gang = full or min(asking, key=lambda gang: bool(gang.domain))
         if gang.domain:
             text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
+            text += self._fits_as_a_whole(gang, number)
             return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({number: 1}))
         demand, column = self._problem.demands[number], table.column(gang.topology_key)
         chosen = set(column.codes[self._candidate.demands[number].allowed].tolist())
@@ -158,6 +163,36 @@ class UnplacedReasons:
             GANG_WITHOUT_ROOM,
             self._more_nodes_help({number: 1}),
         )
+
+    def _nodes_with_room(self, number: int) -> Bools:
+        """bool[N]: nodes that would take a pod of a demand after the plan, whatever domain its gang keeps to."""
+        group, run_filter = self._problem.demands[number].group, self._problem.cache.run_filter
+        return run_filters(group.pod_class, self._after_with_held, group.signature, run_filter).fits
+
+    def _fits_as_a_whole(self, gang: Gang, number: int) -> str:
+        """A sentence, with a blank before it, about another domain that has room for a whole gang; "": not known.
+
+        Args:
+            number: a demand of its pods.
+        """
+        problem, demand = self._problem, self._problem.demands[number]
+        if gang.name in self._sliced or demand.is_placed_alone:
+            return ""
+        gangs = [problem.snapshot.gangs[name] for name in demand.group.pods[0].gangs if name in problem.snapshot.gangs]
+        free = count_fitting(demand.requests, self._after_with_held.free)
+        fits = np.where(self._nodes_with_room(number), free, 0)
+        told = fits_as_a_whole(gang, gangs, self._waiting_of[gang.name], fits, problem.snapshot.table)
+        return f" {told}" if told else ""
+
+    @cached_property
+    def _sliced(self) -> frozenset[str]:
+        """Names of gangs that have slices."""
+        return frozenset(gang.slice_of for gang in self._problem.snapshot.gangs.values())
+
+    @cached_property
+    def _waiting_of(self) -> Counter[str]:
+        """How many pods of each gang the round has to place."""
+        return Counter(name for pod in self._problem.snapshot.pending for name in pod.gangs)
 
     def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
         """Whether other nodes may take these numbers of pods of the demands."""
@@ -194,6 +229,10 @@ class UnplacedReasons:
 
     def _group_shortage(self, number: int, group: AtomicGroup) -> str:
         needs = f"{group.name} needs {pods(group.size)} at once"
+        if begun := shortage_where_it_runs(self._problem, group, self._candidate.capacity):
+            gang, where = begun
+            members = group.members[group.gangs.index(gang)]
+            return f"{needs}: {where}.{self._fits_as_a_whole(gang, next(iter(members)))}"
         shortage = domain_shortage(self._problem, group, self._candidate.capacity)
         if shortage:
             return f"{needs}{shortage}."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+
+import numpy as np
 
 from flowcore.model.gang_spec import GangKey
 from flowcore.planning.problem.result import Placement
@@ -12,6 +15,7 @@ from flowcore.questions.diagnosis.lists import listed, listed_pods
 from flowcore.questions.diagnosis.nothing_fits import excluding_filters
 from flowcore.questions.diagnosis.policy_terms import gang_of_constraint
 from flowcore.questions.scenario import plan_scenario
+from flowcore.rules.reasons.kept_domains import domain_without_room, nodes_of_domain
 
 
 def gang_incomplete(pod: UnplacedCase) -> Finding:
@@ -45,15 +49,31 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     if finding := gang_of_constraint(pod):
         return finding
     reason = next((entry.reason for entry in alone.unplaced if entry.pod.key == pod.key), pod.unplaced.reason)
-    evidence = [f"By itself, with no other waiting pod: {reason}"]
-    if not pod.before.fits.any():
-        evidence.extend(excluding_filters(pod.before))
-    return Finding(
-        WhyKind.NOTHING_FITS,
-        pod.unplaced.reason,
-        tuple(evidence),
+    evidence, step = (
+        [f"By itself, with no other waiting pod: {reason}"],
         "Ask for less, lower its minMember, or add nodes.",
     )
+    if full := _full_domain(pod):
+        domain, lacking = full
+        evidence.append(lacking)
+        step = f"Free room in {domain}, or add a node there."
+    if not pod.before.fits.any():
+        evidence.extend(excluding_filters(pod.before))
+    return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
+
+
+def _full_domain(pod: UnplacedCase) -> tuple[str, str] | None:
+    """The domain of its gang where no node takes the pod, and a sentence on what they lack; None: one would take it."""
+    gangs, verdicts = pod.plan.before.gangs, pod.before
+    kept = [gangs[name] for name in pod.unplaced.pod.gangs if name in gangs]
+    gang = domain_without_room(kept, verdicts.fits, verdicts.table)
+    if gang is None:
+        return None
+    domain, nodes = f"{gang.topology_key} {gang.domain}", nodes_of_domain(gang, verdicts.table)
+    counts = Counter(verdicts.of_node(node)[1] for node in np.flatnonzero(nodes).tolist())
+    if not counts:
+        return domain, f"No node is in {domain} now."
+    return domain, f"Of the nodes of {domain}: {listed(sorted(f'{count} {why}' for why, count in counts.items()))}."
 
 
 def _room_taken(pod: UnplacedCase, placements: Sequence[Placement], size: int) -> Finding:
