@@ -141,7 +141,9 @@ class UnplacedReasons:
     def _domain_reason(self, gangs: Sequence[Gang], number: int) -> Reason:
         """Why a pod finds no node in the domains of its gangs."""
         table = self._problem.snapshot.table
-        full = domain_without_room(gangs, self._nodes_with_room(number), table)
+        full = None
+        if any(gang.domain for gang in gangs):
+            full = domain_without_room(gangs, self._nodes_with_room(number), table)
         asking = [gang for gang in gangs if gang.topology_key]
         gang = full or min(asking, key=lambda gang: bool(gang.domain))
         if gang.domain:

@@ -167,8 +167,10 @@ class DomainRanks:
         taken = np.clip(missing[codes] - (before - before[first]), 0, extra)
         weights = self._bounds[key].weights * may_leave
         most = np.bincount(residents.nodes, weights, len(state.free))[bounds.nodes[order]]
-        lost = np.minimum(bounds.total[order] * taken, np.maximum(most, bounds.total[order]))
-        total += np.bincount(codes, np.where(taken > 0, lost, 0.0), domains.count)
+        # Where the first pod has room already, nothing is known of the next ones but what there is for all of them.
+        for_one = np.where(bounds.total[order] > 0, bounds.total[order], most / extra)
         some = taken > 0
+        lost = np.minimum(for_one * taken, np.maximum(most, for_one))
+        total += np.bincount(codes, np.where(some, lost, 0.0), domains.count)
         np.maximum.at(highest, codes[some], bounds.priority[order][some].astype(np.float64))
         return highest, total
