@@ -13,6 +13,7 @@ from flowcore.planning.problem.placements.domain_room import Need, kind_of, may_
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.reasons.kept_domains import nodes_of_domain
 from flowcore.rules.topology.domains import Domains
 
 
@@ -53,7 +54,7 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
 def shortage_where_it_runs(problem: Problem, group: AtomicGroup, capacity: FreeCapacity) -> tuple[Gang, str] | None:
     """A gang of a group that has begun, and what its domain lacks, in words; None: there is room for what is needed.
 
-    Of several the one of the fewest pods is named: a slice and its rack, not the gang and its block.
+    Of several the one with the narrowest domain is named: a slice and its rack, not the gang and its block.
 
     Args:
         capacity: what is free beside what is placed.
@@ -64,7 +65,8 @@ def shortage_where_it_runs(problem: Problem, group: AtomicGroup, capacity: FreeC
         if gang.topology_key and gang.domain and members
     ]
     now = {number: capacity.fit_counts(problem.demands[number]) for number in group.demands} if kept else {}
-    for gang, members in sorted(kept, key=lambda entry: len(entry[1])):
+    table = problem.snapshot.table
+    for gang, members in sorted(kept, key=lambda entry: (int(nodes_of_domain(entry[0], table).sum()), entry[0].name)):
         for need in _needs(problem, group, (gang, members), now, capacity):
             room = int(need.fits.sum())
             if room < need.count:
