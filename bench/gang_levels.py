@@ -9,8 +9,10 @@ one rack, most of these all of it, 10 % need one block, the rest may be anywhere
 a block have slices of 8 pods, each in one rack. All rows of a load have the same gangs, drawn from the seed.
 
 All placers decide at the same times. `thalweg`: rounds of the engine over all gangs that wait, with a policy that packs
-(model BinPacking); `thalweg default`: with the default policy. `kueue`: Kueue's rule (harness/gang_levels/kueue.py),
-gangs in the order of arrival, later ones may pass (BestEffortFIFO); `kueue strict`: none may (StrictFIFO).
+(model BinPacking); `thalweg without holds`: the same with `holdRoomAfter: 0s`, so no room is held for a gang that has
+waited for long; `thalweg default`: with the default policy. `kueue`: Kueue's rule (harness/gang_levels/kueue.py),
+gangs in the order of arrival, later ones may pass (BestEffortFIFO); `kueue strict`: none may (StrictFIFO); `kueue small
+first`: gangs with fewer pods first, however long larger ones wait. So about as many start as can.
 `kube-scheduler`: the rule of kube-scheduler 1.37 with its gates on (harness/gang_levels/kube_scheduler.py), not the
 program. `... narrow first`: gangs that need a rack have a higher priority than those that need a block, and these
 than all others.
@@ -18,9 +20,10 @@ than all others.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import click
 import msgspec
@@ -29,11 +32,11 @@ from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.gang_levels.arrivals import draw
 from harness.gang_levels.cluster import Shape
-from harness.gang_levels.day import Hours, Row, simulate
+from harness.gang_levels.day import LARGE, Hours, Row, simulate
 from harness.gang_levels.kube_scheduler import KubeSchedulerRule
 from harness.gang_levels.kueue import kueue
-from harness.gang_levels.placers import OneByOne, Placer
-from harness.gang_levels.thalweg import PACKED, ThalwegRounds
+from harness.gang_levels.placers import OneByOne, Placer, narrow_first, small_first
+from harness.gang_levels.thalweg import PACKED, WITHOUT_HOLDS, ThalwegRounds
 from harness.tables import console, print_conditions
 from rich.table import Table
 
@@ -43,32 +46,46 @@ from flowcore.model.policies import BUILT_IN
 _STEPS, _CHANCE = 3, 1
 PLACERS: Mapping[str, Callable[[Shape], Placer]] = {
     "thalweg": lambda shape: ThalwegRounds(shape, PACKED, _STEPS),
+    "thalweg without holds": lambda shape: ThalwegRounds(shape, WITHOUT_HOLDS, _STEPS),
     "thalweg narrow first": lambda shape: ThalwegRounds(shape, PACKED, _STEPS, narrow_first=True),
     "thalweg default": lambda shape: ThalwegRounds(shape, BUILT_IN, _STEPS),
     "kueue": lambda _: OneByOne(kueue),
-    "kueue narrow first": lambda _: OneByOne(kueue, narrow_first=True),
+    "kueue narrow first": lambda _: OneByOne(kueue, first=narrow_first),
+    "kueue small first": lambda _: OneByOne(kueue, first=small_first),
     "kueue strict": lambda _: OneByOne(kueue, strict=True),
     "kube-scheduler": lambda _: OneByOne(KubeSchedulerRule(_CHANCE)),
-    "kube-scheduler narrow first": lambda _: OneByOne(KubeSchedulerRule(_CHANCE), narrow_first=True),
+    "kube-scheduler narrow first": lambda _: OneByOne(KubeSchedulerRule(_CHANCE), first=narrow_first),
 }
 
 
-def _print(rows: list[tuple[str, float, Row]], title: str, *, slices: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a row is of."""
+
+    load: float
+    seed: int
+    placer: str
+
+
+def _print(rows: list[tuple[_Case, Row]], title: str, *, slices: bool) -> None:
     table = Table(title=title)
-    for column in ("load", "placer"):
+    for column in ("load", "seed", "placer"):
         table.add_column(column)
-    columns = ("started", "need a rack", "need a block", "minutes", "rack: minutes", "whole racks", "GPUs", "CPU s")
-    for column in (*columns, *(["whole slices"] if slices else [])):
+    columns = ("started", "need a rack", "need a block", "large", "minutes", "rack: minutes", "large: minutes")
+    for column in (*columns, "whole racks", "GPUs", "CPU s", *(["whole slices"] if slices else [])):
         table.add_column(column, justify="right")
-    for name, load, row in rows:
+    for case, row in rows:
         table.add_row(
-            f"{load:g}",
-            name,
+            f"{case.load:g}",
+            f"{case.seed}",
+            case.placer,
             f"{row.started:,} of {row.gangs:,}",
             f"{row.rack_started:,} of {row.in_rack:,}",
             f"{row.block_started:,} of {row.in_block:,}",
+            f"{row.large_started:,} of {row.large:,}",
             f"{row.median:.0f}, {row.p95:.0f}",
             f"{row.rack_median:.0f}, {row.rack_p95:.0f}",
+            f"{row.large_median:.0f}, {row.large_longest:.0f}",
             f"{row.whole_racks:.1f}",
             f"{row.utilisation:.1%}",
             f"{row.seconds:.0f}, {row.longest:.2f}",
@@ -79,8 +96,9 @@ def _print(rows: list[tuple[str, float, Row]], title: str, *, slices: bool) -> N
 
 _EXPLAINED = {
     "started, of": "whole gangs that started in the day, of those that came in it; some came before it",
+    "large": f"of {LARGE} pods and more",
     "minutes": "to the start of gangs that came in the day, median and 95th percentile; of those that did not start: to"
-    " the end of the day",
+    " the end of the day. Of large gangs: median and the longest time",
     "whole racks": "all of whose GPUs are free, mean over the day",
     "GPUs": "that run, of all, mean over the day",
     "CPU s": "of all decisions, and of the longest",
@@ -98,6 +116,12 @@ def _loads(_context: click.Context, _parameter: click.Parameter, text: str) -> l
     return loads
 
 
+def _seeds(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
+    if not all(word.isdecimal() for word in text.split(",")):
+        raise click.BadParameter(f'"{text}" is not a list of numbers such as 1,2')
+    return [int(word) for word in text.split(",")]
+
+
 @click.command()
 @click.option("--blocks", default=25, show_default=True, type=click.IntRange(min=1), help="Of 200 nodes each.")
 @click.option("--loads", default="1,1.3", show_default=True, callback=_loads,
@@ -108,7 +132,7 @@ def _loads(_context: click.Context, _parameter: click.Parameter, text: str) -> l
 @click.option("--before", default=4.0, show_default=True, type=click.FloatRange(min=0), help="Hours, not counted.")
 @click.option("--hours", "day", default=24.0, show_default=True, type=click.FloatRange(min=0.5), help="Counted.")
 @click.option("--every", default=300, show_default=True, type=click.IntRange(min=1), help="Seconds, of decisions.")
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seeds", default="1", show_default=True, callback=_seeds, help="A day of gangs for each.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     blocks: int,
@@ -117,7 +141,7 @@ def main(
     before: float,
     day: float,
     every: int,
-    seed: int,
+    seeds: list[int],
     output: str,
     *,
     slices: bool,
@@ -125,17 +149,17 @@ def main(
     """Whole gangs started, time to start, racks left whole and GPUs used, load by load and placer by placer."""
     told, shape = conditions(), Shape(blocks, racks=25, hosts=8, gpus=8)
     hours = Hours(before * 3600, day * 3600, float(every))
-    rows: list[tuple[str, float, Row]] = []
-    for load in loads:
+    rows: list[tuple[_Case, Row]] = []
+    for load, seed in itertools.product(loads, seeds):
         gangs = draw(seed, load, shape.all_gpus, hours.end, slices=slices)
         try:
-            rows += [(name, load, simulate(shape, gangs, PLACERS[name](shape), hours)) for name in names]
+            rows += [(_Case(load, seed, name), simulate(shape, gangs, PLACERS[name](shape), hours)) for name in names]
         except BenchError as problem:
             click.echo(problem, err=True)
             sys.exit(1)
     if output == "json":
         told_of_all = {"nodes": shape.nodes, "hours": day}
-        results = [{**told_of_all, "load": load, "placer": name, **asdict(row)} for name, load, row in rows]
+        results = [{**told_of_all, **asdict(case), **asdict(row)} for case, row in rows]
         click.echo(msgspec.json.encode({"conditions": told, "rows": results}))
         return
     title = f"{shape.nodes:,} nodes, {day:g} hours, a decision every {every} s"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from harness.errors import BenchError
 from harness.gang_levels.arrivals import ArrivingGang, Need, draw
@@ -9,7 +10,7 @@ from harness.gang_levels.cluster import Hosts, Places, Shape
 from harness.gang_levels.day import Hours, simulate
 from harness.gang_levels.kube_scheduler import KubeSchedulerRule
 from harness.gang_levels.kueue import kueue
-from harness.gang_levels.placers import Decision, OneByOne, Placer, Rule
+from harness.gang_levels.placers import Decision, OneByOne, Placer, Rule, small_first
 from harness.gang_levels.thalweg import PACKED, ThalwegRounds
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,28 @@ def test_a_strict_queue_waits_for_its_first() -> None:
     waiting = (gang(24, Need.RACK, 0), gang(8, Need.RACK, 1))
     assert not list(OneByOne(kueue, strict=True).decide(Hosts(SHAPE), waiting, 0.0))
     assert [started.number for started, _ in OneByOne(kueue).decide(Hosts(SHAPE), waiting, 0.0)] == [1]
+
+
+def test_what_large_gangs_pay_for_small_ones() -> None:
+    """Two gangs of all GPUs and a small one that comes last: the order decides who waits for twenty minutes more."""
+    shape = Shape(1, 2, 8, 8)
+    gangs = [gang(128, Need.BLOCK, 0), gang(128, Need.BLOCK, 1), gang(8, Need.NONE, 2)]
+    oldest = simulate(shape, gangs, OneByOne(kueue), HOUR)
+    small = simulate(shape, gangs, OneByOne(kueue, first=small_first), HOUR)
+    assert (oldest.large, oldest.large_started, oldest.large_median, oldest.large_longest) == (2, 2, 10.0, 20.0)
+    assert (small.large, small.large_started, small.large_median, small.large_longest) == (2, 2, 30.0, 40.0)
+
+
+def test_thalweg_knows_slices() -> None:
+    """Racks with room for 12 hold one slice of 8 each: of a block with room for 24 pods two are placed, not three."""
+    hosts = Hosts(SHAPE)
+    hosts.free[:] = (8, 4, 8, 4, 0, 0, *[0] * 6)
+    decided = list(ThalwegRounds(SHAPE, PACKED, 3).decide(hosts, [gang(16, Need.SLICES)], 60.0))
+    assert [hosts.by_rack(np.array([places.get(host, 0) for host in range(12)])).tolist() for _, places in decided] == [
+        [8, 8, 0, 0, 0, 0]
+    ]
+    assert list(ThalwegRounds(SHAPE, PACKED, 3).decide(hosts, [gang(24, Need.BLOCK)], 60.0))
+    assert not list(ThalwegRounds(SHAPE, PACKED, 3).decide(hosts, [gang(24, Need.SLICES)], 60.0))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from harness.gang_levels.arrivals import SLICE, ArrivingGang, Need
 from harness.gang_levels.cluster import Hosts, Places, Shape
 from harness.gang_levels.placers import Placer
 
+#: Pods of a gang that is large: two racks, of the shape that the bench has.
+LARGE = 128
+
 
 @dataclass(frozen=True, slots=True)
 class Hours:
@@ -44,6 +47,8 @@ class Row:
         started, rack_started, block_started: that started in it.
         median, p95: minutes that gangs of the day waited; those that never started until its end.
         rack_median, rack_p95: the same of those that need a rack.
+        large, large_started: gangs of ``LARGE`` pods and more that came in the day, and that started in it.
+        large_median, large_longest: minutes that those of the day waited, median and the longest time.
         whole_racks: all of whose GPUs are free, the mean.
         utilisation: part of all GPUs that run, the mean.
         slices, whole_slices: of gangs with slices that started, and how many of them are in one rack.
@@ -61,6 +66,10 @@ class Row:
     p95: float
     rack_median: float
     rack_p95: float
+    large: int
+    large_started: int
+    large_median: float
+    large_longest: float
     whole_racks: float
     utilisation: float
     slices: int
@@ -113,6 +122,7 @@ class _Day:
         self._hours = hours
         self._started: dict[int, float] = {}
         self._counted: Counter[Need] = Counter()
+        self._large = 0
         self._slices = self._whole_slices = 0
         self._used: list[float] = []
         self._whole: list[int] = []
@@ -124,6 +134,7 @@ class _Day:
         if now < self._hours.before:
             return
         self._counted[gang.need] += 1
+        self._large += gang.pods >= LARGE
         if gang.need is Need.SLICES:
             in_rack: Counter[int] = Counter()
             for host, pods in places.items():
@@ -143,6 +154,7 @@ class _Day:
         waited = {gang.number: self._started.get(gang.number, self._hours.end) - gang.arrives for gang in gangs}
         median, p95 = _minutes([waited[gang.number] for gang in gangs])
         rack_median, rack_p95 = _minutes([waited[gang.number] for gang in gangs if gang.need is Need.RACK])
+        large = [waited[gang.number] / 60 for gang in gangs if gang.pods >= LARGE]
         in_block = (Need.BLOCK, Need.SLICES)
         return Row(
             gangs=len(gangs),
@@ -155,6 +167,10 @@ class _Day:
             p95=p95,
             rack_median=rack_median,
             rack_p95=rack_p95,
+            large=len(large),
+            large_started=self._large,
+            large_median=statistics.median(large) if large else 0.0,
+            large_longest=max(large, default=0.0),
             whole_racks=statistics.mean(self._whole),
             utilisation=statistics.mean(self._used),
             slices=self._slices,

@@ -26,20 +26,30 @@ class Placer(Protocol):
         ...
 
 
+def narrow_first(gang: ArrivingGang) -> int:
+    """Gangs that need a rack before those that need a block, and these before all others."""
+    return -NARROWNESS[gang.need]
+
+
+def small_first(gang: ArrivingGang) -> int:
+    """Gangs of few pods before those of many, however long these wait."""
+    return gang.pods
+
+
 class OneByOne:
     """Gangs in their order, each placed by a rule if it fits.
 
     Args:
         strict: the first that does not fit ends it; otherwise later ones may pass it.
-        narrow_first: gangs that need a rack come before those that need a block, and these before all others.
+        first: of a gang, the lowest value first and the oldest of equal ones.
     """
 
-    def __init__(self, rule: Rule, *, strict: bool = False, narrow_first: bool = False) -> None:
-        self._rule, self._strict, self._narrow_first = rule, strict, narrow_first
+    def __init__(self, rule: Rule, *, strict: bool = False, first: Callable[[ArrivingGang], int] | None = None) -> None:
+        self._rule, self._strict, self._first = rule, strict, first
 
     def decide(self, hosts: Hosts, waiting: Sequence[ArrivingGang], now: float) -> Iterator[Decision]:  # noqa: ARG002
         """See Placer."""
-        ordered = sorted(waiting, key=lambda gang: -NARROWNESS[gang.need]) if self._narrow_first else waiting
+        ordered = waiting if self._first is None else sorted(waiting, key=self._first)
         refused: set[tuple[Need, int]] = set()  # what did not fit does not fit later in the pass: room only gets less
         for gang in ordered:
             places = None if (gang.need, gang.pods) in refused else self._rule(hosts, gang)

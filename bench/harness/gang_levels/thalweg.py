@@ -16,7 +16,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.planning.round import run_round
-from harness.gang_levels.arrivals import NARROWNESS, ArrivingGang, Need
+from harness.gang_levels.arrivals import NARROWNESS, SLICE, ArrivingGang, Need
 from harness.gang_levels.cluster import Hosts, Shape
 from harness.gang_levels.placers import Decision
 
@@ -30,6 +30,8 @@ _MIDNIGHT = 1e6
 #: What gangs that need a narrower domain have above others, where they come first.
 _PRIORITY = 1000
 PACKED = msgspec.structs.replace(BUILT_IN, cost=msgspec.structs.replace(BUILT_IN.cost, model="BinPacking"))
+#: The same without a backfill reservation: no room is held for a gang.
+WITHOUT_HOLDS = msgspec.structs.replace(PACKED, gangs=msgspec.structs.replace(PACKED.gangs, hold_room_after=0))
 
 
 class ThalwegRounds:
@@ -75,7 +77,7 @@ class ThalwegRounds:
             ],
             pending=tuple(pod for gang in waiting for pod in self._pods_of(gang)),
         )
-        gangs = {_name(gang): Gang(_name(gang), gang.pods, topology_key=_TOPOLOGY[gang.need]) for gang in waiting}
+        gangs = {each.name: each for gang in waiting for each in _gangs_of(gang)}
         return replace(snapshot, gangs=gangs, backfill_history=BackfillHistory(now, self._history.records))
 
     def _pods_of(self, gang: ArrivingGang) -> tuple[PendingPod, ...]:
@@ -83,10 +85,10 @@ class ThalwegRounds:
             priority = _PRIORITY * NARROWNESS[gang.need] if self._narrow_first else 0
             pod_class = PodClass(_amounts(1), priority=priority)
             created = _MIDNIGHT + gang.arrives
-            names = (f"{_name(gang)}-{pod}" for pod in range(gang.pods))
+            names = [f"{_name(gang)}-{pod}" for pod in range(gang.pods)]
             self._pods[gang.number] = tuple(
-                PendingPod(f"{_name(gang)}/{name}", name, pod_class, self._policy.name, created, gangs=(_name(gang),))
-                for name in names
+                PendingPod(f"{_name(gang)}/{name}", name, pod_class, self._policy.name, created, gangs=gangs)
+                for name, gangs in zip(names, _memberships(gang), strict=True)
             )
         return self._pods[gang.number]
 
@@ -94,6 +96,25 @@ class ThalwegRounds:
 def _name(gang: ArrivingGang) -> str:
     """Of the gang and of its namespace: each has one of its own."""
     return f"gang-{gang.number}"
+
+
+def _gangs_of(gang: ArrivingGang) -> Iterator[Gang]:
+    """The gang, and its slices, which are gangs that share its pods."""
+    name = _name(gang)
+    yield Gang(name, gang.pods, topology_key=_TOPOLOGY[gang.need])
+    if gang.need is Need.SLICES:
+        for number in range(gang.pods // SLICE):
+            yield Gang(_slice_name(gang, number), SLICE, topology_key=_RACK, slice_of=name)
+
+
+def _memberships(gang: ArrivingGang) -> Iterator[tuple[str, ...]]:
+    """Of each pod the names of its gang and of its slice."""
+    for pod in range(gang.pods):
+        yield (_name(gang), *([_slice_name(gang, pod // SLICE)] if gang.need is Need.SLICES else []))
+
+
+def _slice_name(gang: ArrivingGang, number: int) -> str:
+    return f"{_name(gang)} slice {number}"
 
 
 def _amounts(gpus: int) -> Amounts:
