@@ -49,10 +49,8 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     if finding := gang_of_constraint(pod):
         return finding
     reason = next((entry.reason for entry in alone.unplaced if entry.pod.key == pod.key), pod.unplaced.reason)
-    evidence, step = (
-        [f"By itself, with no other waiting pod: {reason}"],
-        "Ask for less, lower its minMember, or add nodes.",
-    )
+    evidence = [f"By itself, with no other waiting pod: {reason}"]
+    step = "Ask for less, lower its minMember, or add nodes."
     if full := _full_domain(pod):
         domain, lacking = full
         evidence.append(lacking)

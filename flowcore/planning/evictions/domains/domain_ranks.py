@@ -1,4 +1,4 @@
-"""Domains that may take a gang once running pods have left, in the order of what leaves there at least, as counted."""
+"""Domains that may take a gang once running pods have left, in the order of an estimate of who must leave there."""
 
 from __future__ import annotations
 
