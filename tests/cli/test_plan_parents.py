@@ -156,11 +156,16 @@ def test_objects_of_own_kinds_that_cannot_be_read(tmp_path: Path) -> None:
     answer = plan(tmp_path, node("a", "2"), own_policy(), training("many"), pods=own_members(1))
     assert reasons(answer) == {'Training.example.com ml/train: spec.n: "many" is no number of pods.'}
     path = tmp_path / "now.json"
-    items = [node("a", "2"), own_policy(), training(1, uid=7)]
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    done = CliRunner().invoke(main, ["plan", "-f", str(path)])
-    assert done.exit_code == 2
-    assert "Training ml/train: metadata.uid: Expected" in done.stderr
+    for item, told in (
+        (training(1, uid=7), "Training ml/train: metadata.uid: Expected"),
+        (training(1, name=""), "Training ml: metadata.name: required value"),
+        (training(1) | {"metadata": None}, "Training: metadata: expected an object, got nothing"),
+    ):
+        items = [node("a", "2"), own_policy(), item]
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        done = CliRunner().invoke(main, ["plan", "-f", str(path)])
+        assert done.exit_code == 2
+        assert told in done.stderr
 
 
 def test_a_dump_without_the_object_says_so(tmp_path: Path) -> None:

@@ -172,8 +172,9 @@ class ObjectReader:
         """Puts an object of a kind that a policy names (``spec.gangs.parents``).
 
         Raises:
-            ModelError: its metadata cannot be read.
+            ModelError: it has no name, or its metadata cannot be read.
         """
+        name_of(item)
         try:
             self._edits.put_object(GANG_PARENTS, to_gang_parent(item, kind, rule))
         except msgspec.ValidationError as error:
