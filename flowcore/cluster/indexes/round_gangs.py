@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flowcore.cluster.gang_specs.gang_slices import slice_gangs, slices_of
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.cluster.pod_groups.round_tree import RoundTree
+from flowcore.cluster.pod_groups.round_tree import GangProgress, RoundTree
 from flowcore.model.gang_spec import GangKey, GangSource, GangSpec, GroupTree
 from flowcore.model.gangs import Gang, GangTree
 from flowcore.model.pods import Pod
@@ -56,7 +56,7 @@ class RoundGangs:
         self._registry, self._pending, self._reserved, self._domain_of = registry, pending, reserved, domain_of
         self._paused, self._awaiting = paused, awaiting
         self._positions: dict[GangKey, list[int]] = {}
-        self._progress: dict[GangKey, _GangProgress] = {}
+        self._progress: dict[GangKey, GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
         self._trees: dict[GroupTree, RoundTree] = {}
         #: Topologies that gangs prefer, by namespace.
@@ -170,12 +170,12 @@ class RoundGangs:
         pods = (self._pending[position][0] for position in self._positions[key])
         return tuple(sorted(pod.key for pod in pods if pod.owner != owner))
 
-    def progress(self, key: GangKey) -> _GangProgress:
+    def progress(self, key: GangKey) -> GangProgress:
         """A gang in this round."""
         progress = self._progress.get(key)
         if progress is None:
             pending = [self._pending[position] for position in self._positions.get(key, ())]
-            progress = self._progress[key] = _GangProgress(
+            progress = self._progress[key] = _progress(
                 self._registry, key, pending, self._reserved, self._paused, self._awaiting
             )
         return progress
@@ -192,7 +192,7 @@ class RoundGangs:
             members = self._trees[tree] = RoundTree(tree, self._progress_of_member, self._domain)
         return members
 
-    def _progress_of_member(self, key: GangKey) -> _GangProgress | None:
+    def _progress_of_member(self, key: GangKey) -> GangProgress | None:
         """A gang in this round; None: it has no pods."""
         return self.progress(key) if self._registry.exists(key) else None
 
@@ -234,72 +234,48 @@ def _most_common(counts: Mapping[str, int]) -> str:
     return min(counts, key=lambda value: (-counts[value], value), default="")
 
 
-class _GangProgress:
-    """A gang in one round.
-
-    Attributes:
-        placed: how many of its pods have a node or are on their way to one.
-        missing: how many more it needs; zero or less where it has enough.
-        is_preempting: whether it has enough only with pods whose places others must leave first.
-        has_waiting: whether any of its pods waits.
-        deliveries: how the plans of its pods in this round are delivered.
-        slices: pod -> slice (``slices_of``).
-        unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
-            where it may.
-    """
-
-    def __init__(
-        self,
-        registry: GangRegistry,
-        key: GangKey,
-        pending: Sequence[tuple[Pod, Delivery]],
-        reserved: Mapping[str, str],
-        paused: Collection[str],
-        awaiting: Collection[str],
-    ) -> None:
-        state = registry.state(key)
-        waiting, bound = registry.members(key)
-        self.spec = state.spec
-        self.placed = len(bound) + sum(pod in reserved for pod in waiting)
-        self.has_waiting = bool(waiting)
-        needed = state.spec.min_member or 0
-        self.missing = needed - self.placed - state.succeeded_count
-        self.is_preempting = self.missing <= 0 < self.missing + sum(pod in awaiting for pod in waiting if awaiting)
-        self.deliveries = {delivery for _, delivery in pending}
-        self.unschedulable_reason = state.unschedulable_reason
-        if self.unschedulable_reason:
-            self.missing = max(1, self.missing)
-        elif self.missing > 0:
-            exist = state.bound_count + state.succeeded_count + len(waiting)
-            self.unschedulable_reason = self._find_reason(
-                key, pending, waiting, reserved, paused, f"{exist} of {needed}" if exist < needed else ""
-            )
-        self.slices: Mapping[str, int] = {}
-        if self.spec.slice_size and not self.unschedulable_reason:
-            self.slices, self.unschedulable_reason = slices_of(key, self.spec, [*waiting.values(), *bound.values()])
-            self.missing = max(1, self.missing) if self.unschedulable_reason else self.missing
-
-    def _find_reason(
-        self,
-        key: GangKey,
-        pending: Sequence[tuple[Pod, Delivery]],
-        waiting: Mapping[str, Pod],
-        reserved: Mapping[str, str],
-        paused: Collection[str],
-        too_few: str,
-    ) -> str:
-        if too_few:
-            return f"{key.display_name}: {too_few} pods exist"
-        if len(pending) < self.missing:
+def _progress(
+    registry: GangRegistry,
+    key: GangKey,
+    pending: Sequence[tuple[Pod, Delivery]],
+    reserved: Mapping[str, str],
+    paused: Collection[str],
+    awaiting: Collection[str],
+) -> GangProgress:
+    """A gang in one round; the arguments as of ``RoundGangs``, with those of ``pending`` that are of the gang."""
+    state = registry.state(key)
+    waiting, bound = registry.members(key)
+    placed, needed = len(bound) + sum(pod in reserved for pod in waiting), state.spec.min_member or 0
+    missing = needed - placed - state.succeeded_count
+    is_preempting = missing <= 0 < missing + sum(pod in awaiting for pod in waiting if awaiting)
+    deliveries = frozenset(delivery for _, delivery in pending)
+    reason = state.unschedulable_reason
+    if not reason and missing > 0:
+        exist = state.bound_count + state.succeeded_count + len(waiting)
+        if exist < needed:
+            reason = f"{key.display_name}: {exist} of {needed} pods exist"
+        elif len(pending) < missing:
             now = {pod.key for pod, _ in pending}
             others = [pod for name, pod in sorted(waiting.items()) if name not in now and name not in reserved]
-            reasons = ((pod.key, _waiting_reason(pod, paused)) for pod in others)
-            why = next((f"; {name}: {reason}" for name, reason in reasons if reason), "")
-            return f"{key.display_name}: it needs {self.missing} pods at once, {len(pending)} can be planned now{why}"
-        if len(self.deliveries) > 1:
-            ways = ", ".join(sorted(each.value for each in self.deliveries))
-            return f"{key.display_name}: its pods are not delivered the same way: {ways}"
-        return ""
+            whys = ((pod.key, _waiting_reason(pod, paused)) for pod in others)
+            why = next((f"; {name}: {why}" for name, why in whys if why), "")
+            reason = f"{key.display_name}: it needs {missing} pods at once, {len(pending)} can be planned now{why}"
+        elif len(deliveries) > 1:
+            ways = ", ".join(sorted(each.value for each in deliveries))
+            reason = f"{key.display_name}: its pods are not delivered the same way: {ways}"
+    slices: Mapping[str, int] = {}
+    if state.spec.slice_size and not reason:
+        slices, reason = slices_of(key, state.spec, [*waiting.values(), *bound.values()])
+    return GangProgress(
+        state.spec,
+        placed,
+        max(1, missing) if reason else missing,
+        is_preempting,
+        bool(waiting),
+        deliveries,
+        reason,
+        slices,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +290,7 @@ class _Blocker:
     gang: GangKey
     has_waiting: bool
     reason: str
-    deliveries: set[Delivery] | None = None
+    deliveries: frozenset[Delivery] | None = None
 
 
 class _Group:
@@ -325,7 +301,7 @@ class _Group:
         self._blockers: list[_Blocker] = []
         self._unseen = iter(group)
 
-    def blocked_reason(self, key: GangKey, progress: _GangProgress) -> str:
+    def blocked_reason(self, key: GangKey, progress: GangProgress) -> str:
         """Why other gangs of the group keep a gang waiting; "" where they do not.
 
         A gang that has begun is not blocked by gangs without waiting pods: they may have ended before.

@@ -3,51 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from flowcore.model.gang_spec import GangKey, GangSpec, GroupTree
 from flowcore.model.gangs import GangTree
 from flowcore.model.policies import Delivery
 
 
-class MemberProgress(Protocol):
-    """A gang in one round, as ``RoundGangs`` computes it."""
+@dataclass(frozen=True, slots=True)
+class GangProgress:
+    """A gang in one round, as ``RoundGangs`` computes it.
 
-    @property
-    def spec(self) -> GangSpec:
-        """What it needs."""
-        ...
+    Attributes:
+        spec: what it needs.
+        placed: how many of its pods have a node or are on their way to one.
+        missing: how many more it needs; zero or less where it has enough.
+        is_preempting: whether it has enough only with pods whose places others must leave first; they may stay.
+        has_waiting: whether any of its pods waits.
+        deliveries: how the plans of its pods in this round are delivered.
+        unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
+            where it may.
+        slices: pod -> slice (``slices_of``).
+    """
 
-    @property
-    def placed(self) -> int:
-        """How many of its pods have a node or are on their way to one."""
-        ...
-
-    @property
-    def missing(self) -> int:
-        """How many more it needs; zero or less where it has enough."""
-        ...
-
-    @property
-    def is_preempting(self) -> bool:
-        """Whether it has enough only with pods whose places others must leave first; they may stay."""
-        ...
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether any of its pods waits."""
-        ...
-
-    @property
-    def deliveries(self) -> Collection[Delivery]:
-        """How the plans of its pods are delivered."""
-        ...
-
-    @property
-    def unschedulable_reason(self) -> str:
-        """Why it cannot be placed by itself; "": it may."""
-        ...
+    spec: GangSpec
+    placed: int
+    missing: int
+    is_preempting: bool
+    has_waiting: bool
+    deliveries: frozenset[Delivery]
+    unschedulable_reason: str
+    slices: Mapping[str, int]
 
 
 class RoundTree:
@@ -56,7 +43,7 @@ class RoundTree:
     def __init__(
         self,
         tree: GroupTree,
-        progress_of: Callable[[GangKey], MemberProgress | None],
+        progress_of: Callable[[GangKey], GangProgress | None],
         domain_of: Callable[[Sequence[GangKey], str], str],
     ) -> None:
         """For one round.
@@ -73,7 +60,7 @@ class RoundTree:
             if progress and progress.missing <= 0 and not progress.is_preempting
         }
         asking = {
-            key: frozenset(progress.deliveries)
+            key: progress.deliveries
             for key, progress in self._progress.items()
             if progress and key not in self._enough and not self._own_reason(key)
         }
