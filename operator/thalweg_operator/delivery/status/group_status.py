@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -78,8 +78,6 @@ class GroupStatus:
         self._due: dict[GangKey, float] = {}
         self._sending: set[GangKey] = set()
         self._written: dict[GangKey, _Written] = {}
-        #: Until when a group rests whose condition the API server refused.
-        self._rests: dict[GangKey, float] = {}
         self._write_interval, self._next_write = 1.0 / per_second, self._clock()
 
     def put(self, effect: WriteCondition) -> None:
@@ -106,7 +104,6 @@ class GroupStatus:
                 self._told.pop(event.key, None)
                 self._due.pop(event.key, None)
                 self._written.pop(event.key, None)
-                self._rests.pop(event.key, None)
             elif event.key.source is GangSource.NATIVE:
                 self._mark(event.key)
 
@@ -129,9 +126,6 @@ class GroupStatus:
             now = self._clock()
             for key in [key for key, when in self._due.items() if when <= now and key not in self._sending]:
                 del self._due[key]
-                if now < self._rests.get(key, now):
-                    self._due[key] = self._rests[key]
-                    continue
                 condition = self._wanted(key)
                 if condition is None:
                     continue
@@ -215,10 +209,6 @@ class GroupStatus:
             if isinstance(error, Refused) and error.status in (404, 409):
                 return Finished.ANSWERED  # it is gone, or another group has its name
             retry = retry_after_error(error)
-            if retry.counts_as_failure:
-                return retry
-            self._due[key] = self._rests[key] = self._clock() + _AFTER_REFUSAL
-            return Finished.ANSWERED
-        self._rests.pop(key, None)
+            return retry if retry.counts_as_failure else replace(retry, min_delay=_AFTER_REFUSAL)
         self._written[key] = _Written(group.uid, condition, self._clock())
         return Finished.ANSWERED

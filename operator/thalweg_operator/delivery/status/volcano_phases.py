@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -31,14 +31,12 @@ _KIND: Final = POD_GROUPS[GangSource.VOLCANO]
 _WAITING: Final = ("", "Pending")
 _PHASE: Final = "Inqueue"
 _EVERY: Final = 0.5
-#: Pauses of a group between two tries, and of all groups while the right to write them lacks.
+#: Pauses of a group between two tries.
 _BACKOFF: Final = Backoff(first=1.0, longest=60.0)
 #: Requests in flight for one namespace.
 _CONCURRENCY: Final = 4
 #: Jobs that are looked at between two turns of the event loop, and how many times as long as a look the pause is.
 _BURST, _REST = 100, 9
-#: Of a group that was not forbidden: how often, and until when it pauses.
-_NEVER: Final = (0, 0.0)
 #: Seconds after which a group that still waits is written again: Volcano's controller may have made it wait anew.
 _SEEN_AFTER: Final = 60.0
 
@@ -96,18 +94,14 @@ class VolcanoPhases:
         """For one API server.
 
         Args:
-            backoff: pauses between tries of one write, and of all while the right lacks.
+            backoff: pauses between tries of one write.
         """
-        self._api_client, self._cluster, self._backoff = api_client, cluster, backoff
+        self._api_client, self._cluster = api_client, cluster
         self._queue = WriteQueue("phases of PodGroups", _CONCURRENCY, self._try, metrics, backoff)
         #: Uids of groups in the queue.
         self._queued: set[str] = set()
         #: Of groups that were written and are not seen so yet: when, by uid.
         self._written: dict[str, float] = {}
-        #: Of groups that were forbidden: how often, and until when they pause, by uid.
-        self._refused: dict[str, tuple[int, float]] = {}
-        #: How often the right lacked since a write succeeded, and until when no group is tried.
-        self._forbidden, self._forbidden_until = 0, 0.0
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -124,16 +118,11 @@ class VolcanoPhases:
             pause = max(_EVERY, _REST * took)
             uids = {start.group.uid for start in starts}
             self._written = {uid: when for uid, when in self._written.items() if uid in uids}
-            self._refused = {uid: known for uid, known in self._refused.items() if uid in uids}
             now = asyncio.get_running_loop().time()
-            if now < self._forbidden_until:
-                continue
-            due = [start for start in starts if self._is_due(start.group.uid, now)]
-            # The right is to all groups or to none. But a webhook may forbid one, so another one is tried next.
-            due.sort(key=lambda start: self._refused.get(start.group.uid, _NEVER))
-            for start in due[:1] if self._forbidden else due:
-                self._queued.add(start.group.uid)
-                self._queue.put(start, start.job.namespace)
+            for start in starts:
+                if self._is_due(start.group.uid, now):
+                    self._queued.add(start.group.uid)
+                    self._queue.put(start, start.job.namespace)
 
     async def _look(self) -> tuple[list[Start], float]:
         """The Jobs to start, and the seconds that it took to find them: Volcano may have many that are not ours."""
@@ -148,14 +137,12 @@ class VolcanoPhases:
         return starts, took + time.perf_counter() - since
 
     def _is_due(self, uid: str, now: float) -> bool:
-        rests_until = max(self._refused.get(uid, _NEVER)[1], self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER)
-        return uid not in self._queued and now >= rests_until
+        return uid not in self._queued and now >= self._written.get(uid, -_SEEN_AFTER) + _SEEN_AFTER
 
     async def _try(self, start: Start, _tries: int) -> Outcome:
         outcome: Outcome = Finished.UNSENT
         try:
-            is_allowed = asyncio.get_running_loop().time() >= self._forbidden_until
-            if is_allowed and start.is_wanted(self._cluster):
+            if start.is_wanted(self._cluster):
                 outcome = await self._write(start.group)
         finally:
             if isinstance(outcome, Finished):
@@ -165,7 +152,6 @@ class VolcanoPhases:
     async def _write(self, group: PodGroup) -> Outcome:
         path = namespaced_path(_KIND, group.key.namespace, group.key.name)
         body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": {"phase": _PHASE}})
-        now = asyncio.get_running_loop().time
         try:
             await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         except ConnectionLost as error:
@@ -175,16 +161,8 @@ class VolcanoPhases:
                 return Finished.ANSWERED
             problem = f"{group.key.display_name}: {error.reason}"
             self._api_client.outages.failed("phase of PodGroups", str(error.status), problem)
-            if error.status != 403:
-                return retry_after_error(error)
-            tries = self._refused.get(group.uid, _NEVER)[0] + 1
-            self._refused[group.uid] = tries, now() + self._backoff.pause(tries)
-            if now() >= self._forbidden_until:  # else another request in flight has said so
-                self._forbidden += 1
-                self._forbidden_until = now() + self._backoff.pause(self._forbidden)
-            return Finished.ANSWERED
+            # Where the right lacks all are refused: of a namespace with several refusals one at a time is tried.
+            return replace(retry_after_error(error), counts_as_failure=True)
         self._api_client.outages.recovered("phase of PodGroups")
-        self._forbidden = 0
-        self._refused.pop(group.uid, None)
-        self._written[group.uid] = now()
+        self._written[group.uid] = asyncio.get_running_loop().time()
         return Finished.ANSWERED
