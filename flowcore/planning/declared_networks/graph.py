@@ -42,6 +42,14 @@ class NetworkTooLarge(NetworkRefused):
         self.share = share
 
 
+class NoFlowInTime(NetworkRefused):
+    """A network of which no flow was found in the time of a round: there may be one."""
+
+    def __init__(self, more: str = "") -> None:
+        """``more``: to be said after that, for people."""
+        super().__init__(f"no flow that meets its minimums and maximums was found in the time of a round{more}")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Supply:
     """What the solver reads of one ``Pods``.
@@ -90,6 +98,18 @@ class SupplyGroup:
     def size(self) -> int:
         """How many pods it asks for."""
         return sum(count for _, count in self.required)
+
+    def may_fit(self, supplies: Sequence[Supply]) -> bool:
+        """Whether each of its gangs has a domain with room for what it needs, if only that gang goes there."""
+        for members, domains in self.domains:
+            room, known = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.int64), domains >= 0
+            for member in members:
+                of_member = np.zeros_like(room)
+                np.add.at(of_member, domains[known], supplies[member].fits[known])
+                room += np.minimum(of_member, supplies[member].count)
+            if room.max(initial=0) < max((need for of, need in self.needs if of == members), default=0):
+                return False
+        return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,12 +109,37 @@ class NetworkPods:
         groups: which of these are placed together or not at all.
         kept_out: pods that their gangs keep out.
         beyond: those of more kinds than a round has time for.
+        late: those of gangs that choose more domains than a round has time for, with the name of what needs them.
     """
 
     classes: list[NetworkClass]
     groups: tuple[SupplyGroup, ...]
     kept_out: list[KeptOut]
     beyond: tuple[NetworkClass, ...] = ()
+    late: tuple[tuple[str, NetworkClass], ...] = ()
+
+    @property
+    def choices(self) -> int:
+        """How many domains its gangs and slices choose."""
+        return sum(len(group.domains) for group in self.groups)
+
+    def with_choices(self, most: int, capacity: FreeCapacity) -> NetworkPods:
+        """So many domains are chosen at most: groups that are begun first, then by turns as ``limited`` takes them.
+
+        Groups that have no room even by themselves are the last: they take no turn of those that have.
+        """
+        group_of = {group.members: group for group in self.groups if group.domains}
+        supplies = [each.supply(capacity) for each in self.classes]
+        turns = [group_of[unit] for unit in self._by_turns() if unit in group_of]
+        turns.sort(key=lambda group: (not group.is_begun, not group.may_fit(supplies)))
+        late, left = dict[int, str](), most
+        for group in turns:
+            if len(group.domains) <= left:
+                left -= len(group.domains)
+            else:
+                late |= dict.fromkeys(group.members, group.name)
+        of_group = tuple((late[place], each) for place, each in enumerate(self.classes) if place in late)
+        return replace(self._of({*range(len(self.classes))} - late.keys()), late=(*self.late, *of_group))
 
     def limited(self, most: int) -> NetworkPods:
         """So many classes at most, groups with all of theirs or none: namespaces in turn, each with its dearest first.
@@ -128,12 +153,16 @@ class NetworkPods:
             if len(unit) <= left:
                 kept.update(unit)
                 left -= len(unit)
+        beyond = (each for place, each in enumerate(self.classes) if place not in kept)
+        return replace(self._of(kept), beyond=(*self.beyond, *beyond))
+
+    def _of(self, kept: Collection[int]) -> NetworkPods:
+        """Some of the classes, by their places; of each group all or none."""
         number = {place: position for position, place in enumerate(sorted(kept))}
         return replace(
             self,
             classes=[self.classes[place] for place in number],
             groups=tuple(_renumbered(group, number) for group in self.groups if group.members[0] in number),
-            beyond=(*self.beyond, *(each for place, each in enumerate(self.classes) if place not in number)),
         )
 
     def _by_turns(self) -> list[tuple[int, ...]]:

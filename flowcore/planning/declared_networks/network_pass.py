@@ -22,6 +22,7 @@ from flowcore.planning.declared_networks import (
     NetworkRefused,
     NetworkSolution,
     NetworkTooLarge,
+    NoFlowInTime,
     Work,
     bound_of_network,
     solve_network,
@@ -49,8 +50,10 @@ from flowcore.rules.topology.round_constraints.waves import waves_of
 
 #: More kinds of pods than this take longer than a round has, whatever the network: each is asked about by itself.
 MAX_KINDS = 500
-#: How often a network that is too large is asked for again, with fewer kinds.
+#: How often a network that is too large is asked for again, with fewer kinds, or with fewer domains that gangs choose:
+#: one in so many of them each time, and in the last network none.
 _MAX_SHRINKS = 3
+_PART_OF_CHOICES = 4
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
 
@@ -191,31 +194,44 @@ class _PolicyNetwork:
             self._cluster.contradictions.append(contradiction)
             self._leave_all(everybody.classes, sentence)
             return
-        if waiting.beyond:
+        left_out = (*waiting.beyond, *(each for _, each in waiting.late))
+        if left_out:
             # What is known of the network is not known of one with more pods.
             commits = replace(commits, least=0)
-            self._cluster.slack += sum(int(each.demand.prices.sum()) for each in waiting.beyond)
+            self._cluster.slack += sum(int(each.demand.prices.sum()) for each in left_out)
+        if waiting.beyond:
             clause = (
                 f"its kind of pods is one of {len(everybody.classes)}, and {self._named()} has time for "
                 f"{len(waiting.classes)} in a round: a model that names the labels which it reads has fewer"
             )
             self._leave_all(waiting.beyond, clause)
+        for name, late in waiting.late:
+            clause = (
+                f"{name} waits: {self._named()} found no plan in time for the {everybody.choices} "
+                f"domains that gangs and slices choose, and decides {waiting.choices} of them in this round"
+            )
+            self._leave_all((late,), clause)
         self._adopt(waiting, commits)
 
     def _in_time(self, waiting: NetworkPods, capacity: FreeCapacity) -> tuple[NetworkPods, _Commits]:
-        """The network of all pods, or of as many kinds as a round has time for.
+        """The network of all pods, or of as many kinds, and gangs that choose a domain, as a round has time for.
 
         Raises:
             NetworkRefused: it is not solved.
         """
-        for _ in range(_MAX_SHRINKS):
+        for turn in range(_MAX_SHRINKS):
             try:
                 return waiting, self._solved(waiting, capacity)
             except NetworkTooLarge as error:
                 fewer = waiting.limited(int(len(waiting.classes) * error.share))
                 if not fewer.classes:
                     raise
-                waiting = fewer
+            except NoFlowInTime:
+                most = waiting.choices // _PART_OF_CHOICES if turn < _MAX_SHRINKS - 1 else 0
+                fewer = waiting.with_choices(most, capacity)
+                if not waiting.choices or not fewer.classes:
+                    raise
+            waiting = fewer
         return waiting, self._solved(waiting, capacity)
 
     def _named(self) -> str:

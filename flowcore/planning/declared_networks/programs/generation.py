@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.declared_networks.graph import NetworkRefused
+from flowcore.planning.declared_networks.graph import NetworkRefused, NoFlowInTime
 from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
 from flowcore.planning.declared_networks.programs.statement import Prices, Statement
 from flowcore.planning.declared_networks.programs.ways import Ways
@@ -91,7 +91,7 @@ class _Generation:
             if cost - bound <= _CLOSE * cost or not self._add(prices, self._ways.graph.costs):
                 break
         if best is None:
-            raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+            raise NoFlowInTime
         return best
 
     def _may_all_wait(self) -> bool:
@@ -138,7 +138,7 @@ class _Generation:
                 }
                 without_way = np.ceil(solution.values[stated.stranded] - _NOTHING).astype(np.int64)
                 raise NetworkRefused(shortage(graph, flows, without_way))
-        raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+        raise NoFlowInTime
 
     def _add(self, prices: Prices, costs: Int64s) -> bool:
         """Adds ways on paths that cost less than their pods pay; False: there are none."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
+from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, NoFlowInTime
 from flowcore.planning.declared_networks.programs.bounds import least_alone
 from flowcore.planning.declared_networks.programs.completion import complete
 from flowcore.planning.declared_networks.programs.generation import RelaxedNetwork, generate, relax
@@ -72,7 +72,7 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
             seconds = work.seconds(_WORK)
             solved = solve_mip(relaxed.program, deterministic_time=seconds, seed=seed, hint=hint)
             if solved is None:
-                raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+                raise NoFlowInTime
             units = relaxed.stated.units(solved.values)
         solution = NetworkSolution(graph, *ways.flow(units), bound)
         return replace(solution, bound=min(bound, solution.cost), proven=solution.cost <= bound)
@@ -112,7 +112,7 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
         stated, program, hint = relaxed.stated, relaxed.program, np.rint(relaxed.solution.values)
     solved = solve_mip(program, deterministic_time=work.seconds(_WORK), seed=seed, hint=hint)
     if solved is None:
-        raise NetworkRefused(_reason(ways, free, seed, work))
+        raise _why_none(ways, free, seed, work)
     solution = NetworkSolution(graph, *ways.flow(stated.units(solved.values)), bound)
     exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
     proven = solution.cost <= bound or (solved.optimal and exact)
@@ -170,7 +170,7 @@ def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: 
     seconds = work.seconds(_WORK)
     solved = solve_mip(replace(rest, variable_upper=left), deterministic_time=seconds, seed=seed, hint=hint)
     if solved is None:
-        raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+        raise NoFlowInTime
     return stated.units(kept + solved.values)
 
 
@@ -243,7 +243,7 @@ def _is_flow(solution: NetworkSolution, free: Int64s) -> bool:
     return True
 
 
-def _reason(ways: Ways, free: Int64s, seed: int, work: Work) -> str:
+def _why_none(ways: Ways, free: Int64s, seed: int, work: Work) -> NetworkRefused:
     """Why no flow was found: what is lacking at least, if that can be found out."""
     graph = ways.graph
     stated = Statement(ways, free, np.arange(len(ways)), elastic=True)
@@ -251,7 +251,7 @@ def _reason(ways: Ways, free: Int64s, seed: int, work: Work) -> str:
     seconds = work.seconds(_WORK_OF_REASON)
     solved = solve_mip(program, deterministic_time=seconds, seed=seed, hint=stated.nothing_placed())
     if solved is None or not solved.optimal or not solved.values @ program.costs:
-        return "no flow that meets its minimums and maximums was found in the time of a round"
+        return NoFlowInTime()
     flows, _ = ways.flow(stated.units(solved.values))
     met = {arc: int(flows[arc]) for arc in np.nonzero(graph.minimums)[0].tolist()}
-    return shortage(graph, met, solved.values[stated.stranded].astype(np.int64))
+    return NetworkRefused(shortage(graph, met, solved.values[stated.stranded].astype(np.int64)))

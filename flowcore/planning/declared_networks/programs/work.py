@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowcore.planning.declared_networks.graph import NetworkRefused
+from flowcore.planning.declared_networks.graph import NoFlowInTime
 
 #: Of all networks in a round, with all that is solved again: five to eleven seconds. All other pods wait for it.
 MOST_WORK = 2_000_000
@@ -35,13 +35,10 @@ class Work:
             ways: how many its pods have.
 
         Raises:
-            NetworkRefused: nothing is left.
+            NoFlowInTime: nothing is left.
         """
         if self.is_done:
-            raise NetworkRefused(
-                "no flow that meets its minimums and maximums was found in the time of a round; its pods have "
-                f"{ways} ways through its arcs: use fewer arcs, or fewer kinds of pods"
-            )
+            raise NoFlowInTime(f"; its pods have {ways} ways through its arcs: use fewer arcs, or fewer kinds of pods")
 
     def program(self, ways: int, columns: int) -> None:
         """Counts a linear program with so many columns, and the prices of so many ways."""
