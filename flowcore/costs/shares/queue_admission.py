@@ -67,6 +67,21 @@ def within_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], bool]:
     return lambda pods: allowance.lacking(pods) is None
 
 
+def let_in_by_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], bool]:
+    """Whether the limits of queues leave enough for some pods beside those that were let in by earlier questions."""
+    if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
+        return lambda _: True
+    allowance = _allowance(Shares(snapshot))
+
+    def let_in(pods: Sequence[PendingPod]) -> bool:
+        is_enough = allowance.lacking(pods) is None
+        if is_enough:
+            allowance.take(pods)
+        return is_enough
+
+    return let_in
+
+
 class _Allowance:
     """What the limits leave."""
 

@@ -9,11 +9,14 @@ and rules between pods. So less is asked than is needed, and no room is kept.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.costs.shares.queue_admission import let_in_by_limits
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import run_filters
@@ -28,12 +31,16 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
     asking = [gang for gang in snapshot.gangs.values() if gang.to_come and not gang.unschedulable_reason]
     if not asking:
         return snapshot
-    members: dict[str, list[PendingPod]] = {gang.name: [] for gang in asking}
+    slices: dict[str, list[Gang]] = {gang.name: [] for gang in asking}
+    for gang in snapshot.gangs.values():
+        if gang.slice_of in slices:
+            slices[gang.slice_of].append(gang)
+    members: dict[str, list[PendingPod]] = {part.name: [] for gang in asking for part in (gang, *slices[gang.name])}
     for pod in snapshot.pending:
         for name in pod.gangs:
             if name in members:
                 members[name].append(pod)
-    rooms, own_rooms = dict[PodClass, int](), dict[PodClass, int]()
+    rooms, starting = dict[PodClass, int](), _Starting(snapshot)
     #: What gangs of each namespace take that go first.
     taken: dict[str, Counter[PodClass]] = {}
     gangs = dict(snapshot.gangs)
@@ -47,7 +54,7 @@ def without_gangs_before_room(snapshot: Snapshot) -> Snapshot:
         reason = _reason(gang, alike, before, snapshot, rooms)
         if reason:
             gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=reason)
-        elif _may_start(gang, pods, snapshot, own_rooms):
+        elif starting.may_start([(part, members[part.name]) for part in (gang, *slices[gang.name])]):
             before.update(alike)
             for later in gang.to_come:
                 before[_as_judged(later.pod_class)] += later.count
@@ -74,7 +81,7 @@ def _reason(
         if pod_class not in rooms:
             if len(rooms) == _MOST_CLASSES:
                 return ""
-            rooms[pod_class] = _room(pod_class, snapshot)
+            rooms[pod_class] = int(_room(pod_class, snapshot).sum())
         others = before[pod_class] + later.owed
         free = max(0, rooms[pod_class] - alike[pod_class] - others)
         if free < later.count:
@@ -83,20 +90,44 @@ def _reason(
     return ""
 
 
-def _may_start(gang: Gang, members: list[PendingPod], snapshot: Snapshot, rooms: dict[PodClass, int]) -> bool:
-    """Whether its own pods may have room now. Else it goes before nobody: its room may never come.
+class _Starting:
+    """Which gangs may start now. The others go before nobody: what they wait for may never come."""
 
-    Devices that they claim are not looked for: that is the costly part of a round, with limits of its own.
-    """
-    count = 0
-    classes = Counter(msgspec.structs.replace(pod.pod_class, devices=None) for pod in members)
-    for pod_class, pods in classes.items():
-        if pod_class not in rooms:
-            if len(rooms) == _MOST_CLASSES:
-                return True
-            rooms[pod_class] = _room(pod_class, snapshot)
-        count += min(pods, rooms[pod_class])
-    return count >= gang.min_placed
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._let_in = let_in_by_limits(snapshot)
+        self._rooms: dict[PodClass, Int64s] = {}
+
+    def may_start(self, parts: Sequence[tuple[Gang, Sequence[PendingPod]]]) -> bool:
+        """Whether a gang may have room now, in a domain if it must be in one, within the limits of queues.
+
+        Devices that its pods claim are not looked for: that is the costly part of a round, with limits of its own.
+
+        Args:
+            parts: the gang and its slices, each with its pods.
+        """
+        (gang, members), *_ = parts
+        return all(self._has_room(part, pods) for part, pods in parts) and self._let_in(members[: gang.min_placed])
+
+    def _has_room(self, gang: Gang, members: Sequence[PendingPod]) -> bool:
+        column = self._snapshot.table.column(gang.topology_key) if gang.topology_key else None
+        domains = np.zeros(len(self._snapshot.table.nodes), dtype=np.int64) if column is None else column.codes
+        if column is not None and gang.domain:
+            code = column.values.index(gang.domain) if gang.domain in column.values else -2
+            domains = np.where(domains == code, 0, -1)
+        known = domains >= 0
+        room = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.int64)
+        for pod_class, count in Counter(
+            msgspec.structs.replace(pod.pod_class, devices=None) for pod in members
+        ).items():
+            if pod_class not in self._rooms:
+                if len(self._rooms) == _MOST_CLASSES:
+                    return True
+                self._rooms[pod_class] = _room(pod_class, self._snapshot)
+            of_class = np.zeros_like(room)
+            np.add.at(of_class, domains[known], self._rooms[pod_class][known])
+            room += np.minimum(of_class, count)
+        return int(room.max(initial=0)) >= gang.min_placed
 
 
 def _as_judged(pod_class: PodClass) -> PodClass:
@@ -104,7 +135,7 @@ def _as_judged(pod_class: PodClass) -> PodClass:
     return msgspec.structs.replace(pod_class, priority=0, volumes=(), images=(), preferred_affinity=(), data=())
 
 
-def _room(pod_class: PodClass, snapshot: Snapshot) -> int:
-    """How many pods of a class fit on the nodes now, if nothing else comes."""
+def _room(pod_class: PodClass, snapshot: Snapshot) -> Int64s:
+    """int64[N]: how many pods of a class fit on each node now, if nothing else comes."""
     fits = run_filters(pod_class, snapshot).fits
-    return int(count_fitting(snapshot.vector(pod_class.requests), snapshot.free[fits]).sum())
+    return np.where(fits, count_fitting(snapshot.vector(pod_class.requests), snapshot.free), 0)
