@@ -174,6 +174,56 @@ def test_groups_that_may_have_ended_keep_no_begun_one_waiting() -> None:
     assert "PodGroup default/a: PodGroup default/b of its group has no pods" in reasons(this)
 
 
+def ended(*objects: dict[str, Any], owner: str = "") -> list[dict[str, Any]]:
+    """These objects; the pods have succeeded."""
+    for each in objects:
+        if each["kind"] == "Pod":
+            each["spec"]["nodeName"] = "n"
+            each["status"] = {"phase": "Succeeded"}
+            made_by(owner, each)
+    return [*objects]
+
+
+def made_by(owner: str, *pods: dict[str, Any]) -> None:
+    """The pods are a Job's."""
+    for each in pods:
+        if owner and each["kind"] == "Pod":
+            job = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+            each["metadata"]["ownerReferences"] = [job]
+
+
+@pytest.mark.parametrize("later", [group("c", 2, "x"), [*group("c", 2, "x"), *group("d", 2, "x")]])
+def test_a_group_that_comes_after_the_others_have_ended(later: list[dict[str, Any]]) -> None:
+    """As many as are needed have run and are done: it waits for nobody. One that ended in part counts as none."""
+    of = [*ended(*group("a", 2, "x")), *ended(*group("b", 2, "x"))]
+    assert set(placed(plan(node("n", "9"), composite("x", 2), *of, *later))) >= {"c"}
+    part = [each for each in of if each["metadata"]["name"] != "b-1"]
+    alone = plan(node("n", "9"), composite("x", 3), *part, *group("c", 2, "x"))
+    assert not placed(alone)
+    assert "PodGroup default/b: 0 of 2 pods exist" in reasons(alone)
+
+
+def test_a_group_of_a_tree_whose_others_have_ended() -> None:
+    """A CompositePodGroup within another one is there too once enough of its groups have ended."""
+    tree = [composite("root", 2), composite("left", 2, "root")]
+    of = [*ended(*group("a", 1, "left")), *ended(*group("b", 1, "left")), *group("c", 1, "root")]
+    assert set(placed(plan(node("n", "9"), *tree, *of))) == {"c"}
+
+
+def test_groups_that_begin_anew_wait_for_each_other() -> None:
+    """Pods of the next Job come for one group: what ended before was of another run."""
+    again, first = group("a", 1, "x"), group("a", 1, "x")[1:]
+    first[0]["metadata"] |= {"name": "a-before", "uid": "a-before"}
+    made_by("later", *again)
+    of = [*ended(*first, owner="before"), *ended(*group("b", 1, "x"), owner="before"), *again]
+    waits = plan(node("n", "9"), composite("x", 2), *of)
+    assert not placed(waits)
+    anew = group("b", 1, "x")[1:]
+    anew[0]["metadata"] |= {"name": "b-again", "uid": "b-again"}
+    made_by("later", *anew)
+    assert set(placed(plan(node("n", "9"), composite("x", 2), *of, *anew))) == {"a", "b"}
+
+
 def test_a_basic_one_within_a_gang_is_one_group() -> None:
     """It is there with one of its own."""
     tree = [composite("root", 2), composite("left", None, "root"), composite("right", 2, "root")]

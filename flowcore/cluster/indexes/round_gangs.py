@@ -272,6 +272,8 @@ def _progress(
         max(1, missing) if reason else missing,
         is_preempting,
         bool(waiting),
+        registry.has_ended(key),
+        registry.begins_anew(key),
         deliveries,
         reason,
         slices,

@@ -21,6 +21,8 @@ class GangProgress:
         missing: how many more it needs; zero or less where it has enough.
         is_preempting: whether it has enough only with pods whose places others must leave first; they may stay.
         has_waiting: whether any of its pods waits.
+        has_ended: whether it ran and is done (``GangRegistry.has_ended``).
+        begins_anew: whether it waits to run again, and what it needed before has ended.
         deliveries: how the plans of its pods in this round are delivered.
         unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
             where it may.
@@ -32,6 +34,8 @@ class GangProgress:
     missing: int
     is_preempting: bool
     has_waiting: bool
+    has_ended: bool
+    begins_anew: bool
     deliveries: frozenset[Delivery]
     unschedulable_reason: str
     slices: Mapping[str, int]
@@ -54,15 +58,18 @@ class RoundTree:
         """
         self._tree, self._domain_of = tree, domain_of
         self._progress = {key: progress_of(key) for key in tree.all_gangs}
+        known = {key: progress for key, progress in self._progress.items() if progress is not None}
+        # Gangs that have ended are there, unless the tree begins anew: then each is waited for once more.
+        is_new = any(progress.begins_anew for progress in known.values())
         self._enough = {
             key
-            for key, progress in self._progress.items()
-            if progress and progress.missing <= 0 and not progress.is_preempting
+            for key, progress in known.items()
+            if (progress.missing <= 0 and not progress.is_preempting) or (progress.has_ended and not is_new)
         }
         asking = {
             key: progress.deliveries
-            for key, progress in self._progress.items()
-            if progress and key not in self._enough and not self._own_reason(key)
+            for key, progress in known.items()
+            if key not in self._enough and not self._own_reason(key)
         }
         # Plans that are delivered in several ways are not carried out together: the way of most gangs counts.
         most = Counter(asking.values()).most_common(1)
