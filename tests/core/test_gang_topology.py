@@ -251,6 +251,34 @@ def test_a_rank_that_is_mended_on_a_running_pod() -> None:
     """Its waiting gang is planned anew. A label that says no rank changes nothing."""
     registry = GangRegistry()
     registry.put(ours(0))
+def of_kubeflow(kind: str, index: int, said: dict[str, str], **spec: Any) -> Pod:
+    """A pod of a job of Kubeflow."""
+    labels = {"training.kubeflow.org/replica-type": kind, "training.kubeflow.org/replica-index": str(index)}
+    return read(f"{kind.lower()}-{index}", said, labels, **spec)
+
+
+@pytest.mark.parametrize(("master", "worker"), [("master", "worker"), ("Master", "Worker"), ("chief", "ps")])
+def test_a_master_ranks_before_the_workers(master: str, worker: str) -> None:
+    """Both count from 0. Slices of a PodGroup have neighbours by the ranks of the training operator."""
+    meta = {"name": "train", "namespace": "ml", "annotations": SLICED}
+    raw = {"metadata": meta, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
+    group = to_pod_group(msgspec.convert(raw, WirePodGroup), GangSource.NATIVE, Interner())
+    native = {"schedulingGroup": {"podGroupName": "train"}}
+    pods = [of_kubeflow(master, 0, {}, **native), *(of_kubeflow(worker, index, {}, **native) for index in range(3))]
+    slices = [of for name, (_, of) in sorted(told(*pods, group=group).items()) if "slice" in name]
+    first, *others = (pod.name for pod in pods)
+    assert slices == [{first, others[0]}, {others[1], others[2]}]
+
+
+def test_workers_that_alone_ask_for_slices_count_from_0() -> None:
+    """Their master is in no slice."""
+    said = {GANG: "train", GANG_MIN_MEMBER: "5"}
+    workers = (of_kubeflow("worker", index, {**said, **SLICED}) for index in range(4))
+    gangs = told(of_kubeflow("master", 0, said), *workers)
+    slices = [of for name, (_, of) in sorted(gangs.items()) if "slice" in name]
+    assert slices == [{"worker-0", "worker-1"}, {"worker-2", "worker-3"}]
+
+
     running = ours(1, nodeName="n1")
     registry.put(running)
     assert not registry.put(msgspec.structs.replace(running, labels=((INDEX, "1"), ("team", "a"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from flowcore.model.gang_spec import GangKey, GangSpec
-from flowcore.model.gang_topology import MAX_SLICES, least_size, rank_of
+from flowcore.model.gang_topology import MAX_SLICES, least_size, rank_of, ranks_before
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 
@@ -24,10 +24,10 @@ def slices_of(key: GangKey, spec: GangSpec, pods: Iterable[Pod]) -> tuple[Mappin
     sliced = [pod for pod in members if pod.gang_topology is not None and pod.gang_topology.slice_size] or members
     # Of a JobSet fewer pods may be needed, or left, than there were: ranks of its Jobs must not meet then.
     size = max(spec.min_member or 0, len(sliced), max((least_size(pod.labels) for pod in sliced), default=0))
-    named = key.display_name
+    named, before = key.display_name, ranks_before(pod.labels for pod in sliced)
     holders: dict[int, Pod] = {}
     for pod in sorted(sliced, key=lambda pod: pod.key):
-        rank = rank_of(pod.labels, size)
+        rank = rank_of(pod.labels, size, before)
         if rank is None:
             return {}, f"{named}: it has slices, and {pod.key} has no label with its rank"
         holder = holders.setdefault(rank, pod)
