@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flowcore.api.annotation_texts import MAX_INT32, annotation, label_keys, shortened, whole_number
+from flowcore.api.annotation_texts import MAX_INT32, annotation, shortened, whole_number
 from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
 from flowcore.api.gang_topology import WireTopologyAnnotations, to_gang_topology
@@ -22,7 +22,6 @@ from flowcore.model.gang_spec import (
     GANG_GROUP,
     GANG_MIN_MEMBER,
     GANG_OF_CONTROLLER,
-    GANG_TOPOLOGY,
     GROUP_SIZE,
     KOORDINATOR_GROUPS,
     KOORDINATOR_MIN_AVAILABLE,
@@ -80,12 +79,16 @@ def to_gang(
     group: WireSchedulingGroup | None,
     labels: dict[str, str] | None,
     annotations: WireGangAnnotations | None,
+    topology: GangTopology | None,
     namespace: str,
     intern: Interner,
 ) -> tuple[GangRef | None, tuple[ModelError, ...]]:
     """The gang of a pod, and the errors in its annotations.
 
     The first source that names a gang counts; the others are not read. An annotation with an error counts as absent.
+
+    Args:
+        topology: what the pod's annotations say of it (``to_gang_topology``).
     """
     key = _gang_key(group, labels, annotations, namespace)
     if key is None:
@@ -98,7 +101,7 @@ def to_gang(
     elif key.source is GangSource.KUEUE:
         spec = _kueue_spec(annotations, problems)
     else:
-        spec = _own_spec(key, annotations, problems)
+        spec = _own_spec(key, annotations, topology or GangTopology(), problems)
         if _NAME.fullmatch(key.name) is None:
             problems.insert(0, ModelError(annotation(GANG), f'"{shortened(key.name)}" is no name of a gang'))
     # All gangs of a group name the same gangs: they share one value.
@@ -180,10 +183,11 @@ def _kueue_spec(annotations: WireGangAnnotations, problems: list[ModelError]) ->
     return GangSpec()
 
 
-def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
+def _own_spec(
+    key: GangKey, annotations: WireGangAnnotations, topology: GangTopology, problems: list[ModelError]
+) -> GangSpec:
     min_member: int | None = None
     group: tuple[GangKey, ...] = ()
-    topology = ""
     try:
         if annotations.least is not None:
             min_member = whole_number(GANG_MIN_MEMBER, annotations.least)
@@ -193,11 +197,7 @@ def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[Mod
         group = _group(key, annotations.group)
     except ModelError as error:
         problems.append(error)
-    try:
-        topology = _label_key(annotations.topology)
-    except ModelError as error:
-        problems.append(error)
-    return GangSpec(min_member=min_member, topology_key=topology, group=group)
+    return GangSpec(min_member=min_member, topology_key=topology.required, group=group)
 
 
 # --- PodGroup objects ---
@@ -384,11 +384,6 @@ def _duration(name: str, text: str) -> int:
     if seconds is None:
         raise ModelError(annotation(name), f'"{shortened(text)}" is no duration')
     return max(1, seconds)
-
-
-def _label_key(text: str | None) -> str:
-    """A topology: a label, or a comma-separated list of labels."""
-    return "" if text is None else TOPOLOGY_SEPARATOR.join(label_keys(GANG_TOPOLOGY, text))
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:

@@ -79,10 +79,12 @@ def to_read_pod(
             usage = reading.requests
     namespace = intern(meta.namespace or "default")
     blocked_reason = blocked_reason or reading.rules_problem
-    gang, annotation_errors = to_gang(reading.scheduling_group, meta.labels, meta.annotations, namespace, intern)
+    gang_topology = to_gang_topology(meta.annotations, meta.labels)
+    gang, annotation_errors = to_gang(
+        reading.scheduling_group, meta.labels, meta.annotations, gang_topology, namespace, intern
+    )
     asks_gang, asking_errors = to_asks_gang(meta.annotations)
     annotation_errors = (*annotation_errors, *asking_errors)
-    gang_topology = to_gang_topology(meta.annotations, meta.labels)
     if reading.numa_problem is not None:
         annotation_errors = (*annotation_errors, reading.numa_problem)
     if not node_name and annotation_errors:

@@ -111,7 +111,6 @@ def test_the_first_source_counts() -> None:
         ({OURS: "a", OURS + "-min-member": "٣"}, 'gang-min-member: "٣" is no whole number above zero'),
         ({OURS: "a", OURS + "-min-member": "3000000000"}, "is no whole number above zero"),
         ({OURS: "a", OURS + "-group": "b,"}, 'annotation scheduling.thalweg/gang-group: "" is no name of a gang'),
-        ({OURS: "a", OURS + "-topology": "no key"}, 'gang-topology: "no key" is no key of a label'),
         ({KOORDINATOR + "name": "a", KOORDINATOR + "min-available": "x"}, 'min-available: "x" is no whole number'),
         ({KOORDINATOR + "name": "a", KOORDINATOR + "groups": "[1]"}, 'groups: "[1]" is no JSON list of names'),
         ({KOORDINATOR + "name": "a", KOORDINATOR + "waiting-time": "5"}, 'waiting-time: "5" is no duration'),

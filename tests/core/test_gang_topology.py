@@ -97,6 +97,7 @@ def test_annotations_of_ours_and_of_kueue() -> None:
 @pytest.mark.parametrize(
     ("annotations", "problem"),
     [
+        ({GANG_TOPOLOGY: "rack,"}, f'annotation {GANG_TOPOLOGY}: "rack," is no key of a label'),
         ({GANG_PREFERRED_TOPOLOGY: "rack,"}, f'annotation {GANG_PREFERRED_TOPOLOGY}: "rack," is no key of a label'),
         ({**SLICED, GANG_SLICE_SIZE: "0"}, f'annotation {GANG_SLICE_SIZE}: "0" is no whole number above zero'),
         ({GANG_SLICE_SIZE: "2"}, f"annotation {GANG_SLICE_SIZE}: it needs {GANG_SLICE_TOPOLOGY} beside it"),
@@ -104,9 +105,12 @@ def test_annotations_of_ours_and_of_kueue() -> None:
     ],
 )
 def test_an_annotation_that_cannot_be_read(annotations: dict[str, str], problem: str) -> None:
-    """Its gang waits, and the reason names pod and annotation. One that is bound keeps nobody waiting."""
+    """The pod waits, and the others if they need it: they say whom they wait for. A bound one keeps nobody waiting."""
     pods = [ours(rank, annotations if rank == 2 else {}) for rank in range(4)]
-    assert why(*pods) == {f"gang ml/train: ml/p2: {problem}"}
+    short = f"gang ml/train: it needs 4 pods at once, 3 can be planned now; ml/p2: {problem}"
+    bad = f"gang ml/train: ml/p2: {problem}"
+    assert why(*pods) == {bad, short}
+    assert why(*pods, ours(4, {})) == {bad, ""}
     pods[2] = ours(2, annotations, nodeName="n1")
     assert why(*pods) == {""}
 
@@ -247,10 +251,6 @@ def test_jobs_of_which_pods_ended() -> None:
     assert [of for name, (_, of) in sorted(gangs.items()) if "slice" in name] == [{"p00", "p01"}, {"p10"}]
 
 
-def test_a_rank_that_is_mended_on_a_running_pod() -> None:
-    """Its waiting gang is planned anew. A label that says no rank changes nothing."""
-    registry = GangRegistry()
-    registry.put(ours(0))
 def of_kubeflow(kind: str, index: int, said: dict[str, str], **spec: Any) -> Pod:
     """A pod of a job of Kubeflow."""
     labels = {"training.kubeflow.org/replica-type": kind, "training.kubeflow.org/replica-index": str(index)}
@@ -279,6 +279,10 @@ def test_workers_that_alone_ask_for_slices_count_from_0() -> None:
     assert slices == [{"worker-0", "worker-1"}, {"worker-2", "worker-3"}]
 
 
+def test_a_rank_that_is_mended_on_a_running_pod() -> None:
+    """Its waiting gang is planned anew. A label that says no rank changes nothing."""
+    registry = GangRegistry()
+    registry.put(ours(0))
     running = ours(1, nodeName="n1")
     registry.put(running)
     assert not registry.put(msgspec.structs.replace(running, labels=((INDEX, "1"), ("team", "a"))))

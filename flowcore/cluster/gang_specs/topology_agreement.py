@@ -26,21 +26,17 @@ def with_pod_topology(key: GangKey, resolved: ResolvedGangSpec, pods: Collection
     first_pods: dict[GangTopology, str] = {}
     for pod in pods:
         topology = pod.gang_topology
-        if topology is None or pod.key in resolved.non_members:
-            continue
-        # A bound pod does not wait for its annotations, and a blocked one waits for them by itself.
-        if topology.problem and (pod.node_name or pod.blocked_reason):
+        # A pod whose annotations cannot be read waits by itself.
+        if topology is None or topology.problem or pod.key in resolved.non_members:
             continue
         if key.source is GangSource.CONTROLLER or pod.owner == resolved.owner:
             first_pods[topology] = min(pod.key, first_pods.get(topology, pod.key))
     if not first_pods:
         return resolved
-    first, *others = sorted(first_pods, key=lambda topology: (not topology.problem, first_pods[topology]))
-    problem = f"{first_pods[first]}: {first.problem}" if first.problem else ""
-    if others and not problem:
+    first, *others = sorted(first_pods, key=lambda topology: first_pods[topology])
+    if others:
         said = [f"{first_pods[topology]} has {_text(topology)}" for topology in (first, others[0])]
         problem = f"its pods name different topologies: {', '.join(said)}"
-    if problem:
         return replace(resolved, unschedulable_reason=f"{key.display_name}: {problem}")
     spec = resolved.spec
     sliced = spec if spec.slice_size else first

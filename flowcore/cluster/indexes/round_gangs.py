@@ -73,14 +73,14 @@ class RoundGangs:
             if now is None or now.gang is None:
                 continue
             key = now.gang.key
-            non_member_reason = self._registry.state(key).non_members.get(pod.key)
-            if non_member_reason is None:
-                self._positions.setdefault(key, []).append(position)
+            own_reason = self._registry.state(key).non_members.get(pod.key, "")
+            if not own_reason and (problem := _topology_problem(now)):
+                own_reason = f"{key.display_name}: {pod.key}: {problem}"
+            if own_reason:
+                name = f"{key.display_name} as {pod.key} has it"
+                self._add(Gang(name, 1, unschedulable_reason=own_reason), [position])
             else:
-                self._add(
-                    Gang(f"{key.display_name} as {pod.key} has it", 1, unschedulable_reason=non_member_reason),
-                    [position],
-                )
+                self._positions.setdefault(key, []).append(position)
         for key, positions in self._positions.items():
             self._add_gangs(key, positions)
             yield
@@ -341,7 +341,12 @@ class _Group:
 def _waiting_reason(pod: Pod, paused: Collection[str]) -> str:
     """Why a pod is not planned in this round; "": not known here."""
     pause = "it pauses, since a write for it was refused" if pod.key in paused else ""
-    return pod.blocked_reason or pod.unsupported_reason or pause
+    return pod.blocked_reason or pod.unsupported_reason or pause or _topology_problem(pod)
+
+
+def _topology_problem(pod: Pod) -> str:
+    """Which annotation about the topology of its gang cannot be read, and why; "": all can."""
+    return "" if pod.gang_topology is None else pod.gang_topology.problem
 
 
 def _atomic_group_name(group: tuple[GangKey, ...]) -> str:
