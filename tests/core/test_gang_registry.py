@@ -281,6 +281,16 @@ def test_a_group_beyond_those_that_a_tree_needs_depends_on_none() -> None:
     assert of.depends_on(native("b")) == tuple(map(native, "abc"))
 
 
+def test_groups_that_have_ended_are_there_until_their_tree_begins_anew() -> None:
+    """Then no group is bound that another one must start with, whatever a third one had in the run before."""
+    done = [bound(f"{each}-0", native(each), succeeded=True, terminal=True, owner="before") for each in "ac"]
+    again = [member(each, native(each), owner="later") for each in "ab"]
+    of = above(2, *tree("a", "b", "c"), *done, *again)
+    assert of.lacks_pods(native("a"), {"ml/a"})
+    of.drop("ml/a-0")
+    assert not of.lacks_pods(native("a"), {"ml/a"}), "a group that comes later"
+
+
 def test_groups_that_are_delivered_in_another_way_are_not_placed_with_the_most() -> None:
     """Whoever comes first, those of which enough are delivered the same way go on."""
     pods = [member(each, native(each)) for each in "abc"]

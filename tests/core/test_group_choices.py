@@ -210,6 +210,15 @@ def test_a_group_of_a_tree_whose_others_have_ended() -> None:
     assert set(placed(plan(node("n", "9"), *tree, *of))) == {"c"}
 
 
+def test_a_group_that_cannot_be_read_has_not_ended() -> None:
+    """It is not known what it needs, since somebody edited its PodGroup."""
+    of = [*ended(*group("a", 1, "x")), *group("c", 1, "x")]
+    of[0]["metadata"]["annotations"] = {"scheduling.thalweg/gang-topology": "rack,"}
+    this = plan(node("n", "9"), composite("x", 2), *of)
+    assert not placed(this)
+    assert "PodGroup default/c waits for its group: PodGroup default/a: annotation" in reasons(this)
+
+
 def test_groups_that_begin_anew_wait_for_each_other() -> None:
     """Pods of the next Job come for one group: what ended before was of another run."""
     again, first = group("a", 1, "x"), group("a", 1, "x")[1:]

@@ -17,7 +17,7 @@ from flowcore.cluster.gang_specs.topology_agreement import with_pod_topology
 from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, GroupTree, PodGroup
 from flowcore.model.gang_topology import job_and_rank
 from flowcore.model.pods import Pod
 
@@ -310,20 +310,26 @@ class GangRegistry:
         spec = self.state(key).spec
         if spec.tree is None:
             return spec.group or (key,)
-        trees = spec.tree.above(key)
-        is_met = all(tree.is_met(lambda gang: gang != key and self._is_there(gang)) for tree in trees)
+        trees, ended = spec.tree.above(key), self.ended_in(spec.tree)
+        is_met = all(
+            tree.is_met(lambda gang: gang != key and (gang in ended or self._missing(gang) <= 0)) for tree in trees
+        )
         return (key,) if is_met else spec.group
+
+    def ended_in(self, tree: GroupTree) -> Collection[GangKey]:
+        """Gangs of a tree that ran and are done: they are there. None of them while one begins anew."""
+        return () if any(map(self._begins_anew, tree.all_gangs)) else {*filter(self._has_ended, tree.all_gangs)}
 
     def _lacks_groups(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
         """Whether a tree above a gang has fewer groups than it needs, counting pods on their way to a node."""
         tree = self.state(key).spec.tree
-        return tree is not None and not all(
-            each.is_met(lambda gang: self._is_there(gang, reserved, besides)) for each in tree.above(key)
+        if tree is None:
+            return False
+        ended = self.ended_in(tree)
+        return not all(
+            each.is_met(lambda gang: gang in ended or not self._lacks_pods(gang, reserved, besides))
+            for each in tree.above(key)
         )
-
-    def _is_there(self, key: GangKey, reserved: Container[str] = (), besides: str = "") -> bool:
-        """Whether it has the pods that it needs, or had them and is done."""
-        return not self._lacks_pods(key, reserved, besides) or self.has_ended(key)
 
     def _to_partial(self, key: GangKey) -> PartialGang:
         spec, (waiting, bound) = self.state(key).spec, self.members(key)
@@ -336,22 +342,23 @@ class GangRegistry:
         missing = self._missing(key)
         return missing > 0 and missing > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
 
-    def has_ended(self, key: GangKey) -> bool:
+    def _has_ended(self, key: GangKey) -> bool:
         """Whether a gang ran and is done: as many pods as it needs succeeded, and none of it waits or runs."""
         members = self._members.get(key)
         if members is None or members.waiting or members.bound:
             return False
-        return len(members.succeeded) >= max(1, self.state(key).spec.min_member or 0)
+        state = self.state(key)
+        return not state.unschedulable_reason and len(members.succeeded) >= max(1, state.spec.min_member or 0)
 
-    def begins_anew(self, key: GangKey) -> bool:
+    def _begins_anew(self, key: GangKey) -> bool:
         """Whether pods of a gang wait and none runs, and those that succeeded are of an earlier run.
 
         Such as the pods of the last Job of a CronJob.
         """
         members = self._members.get(key)
-        if members is None or members.bound or not members.waiting:
+        if members is None or members.bound or not (members.waiting and members.succeeded):
             return False
-        return bool(members.succeeded) and not members.succeeded_count
+        return not self.state(key).succeeded_count
 
     def _missing(self, key: GangKey) -> int:
         """How many more pods it needs, not counting pods on their way to a node."""

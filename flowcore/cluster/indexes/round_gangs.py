@@ -189,7 +189,8 @@ class RoundGangs:
     def _tree(self, tree: GroupTree) -> RoundTree:
         members = self._trees.get(tree)
         if members is None:
-            members = self._trees[tree] = RoundTree(tree, self._progress_of_member, self._domain)
+            ended = self._registry.ended_in(tree)
+            members = self._trees[tree] = RoundTree(tree, ended, self._progress_of_member, self._domain)
         return members
 
     def _progress_of_member(self, key: GangKey) -> GangProgress | None:
@@ -272,8 +273,6 @@ def _progress(
         max(1, missing) if reason else missing,
         is_preempting,
         bool(waiting),
-        registry.has_ended(key),
-        registry.begins_anew(key),
         deliveries,
         reason,
         slices,

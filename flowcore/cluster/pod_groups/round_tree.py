@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.model.gang_spec import GangKey, GangSpec, GroupTree
@@ -21,8 +21,6 @@ class GangProgress:
         missing: how many more it needs; zero or less where it has enough.
         is_preempting: whether it has enough only with pods whose places others must leave first; they may stay.
         has_waiting: whether any of its pods waits.
-        has_ended: whether it ran and is done (``GangRegistry.has_ended``).
-        begins_anew: whether it waits to run again, and what it needed before has ended.
         deliveries: how the plans of its pods in this round are delivered.
         unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
             where it may.
@@ -34,8 +32,6 @@ class GangProgress:
     missing: int
     is_preempting: bool
     has_waiting: bool
-    has_ended: bool
-    begins_anew: bool
     deliveries: frozenset[Delivery]
     unschedulable_reason: str
     slices: Mapping[str, int]
@@ -47,24 +43,24 @@ class RoundTree:
     def __init__(
         self,
         tree: GroupTree,
+        ended: Collection[GangKey],
         progress_of: Callable[[GangKey], GangProgress | None],
         domain_of: Callable[[Sequence[GangKey], str], str],
     ) -> None:
         """For one round.
 
         Args:
+            ended: gangs that ran and are done: they are there.
             progress_of: a gang in this round; None: it has no pods.
             domain_of: the domain, by a label, of the pods of some gangs that have a node; "": none has.
         """
         self._tree, self._domain_of = tree, domain_of
         self._progress = {key: progress_of(key) for key in tree.all_gangs}
         known = {key: progress for key, progress in self._progress.items() if progress is not None}
-        # Gangs that have ended are there, unless the tree begins anew: then each is waited for once more.
-        is_new = any(progress.begins_anew for progress in known.values())
         self._enough = {
             key
             for key, progress in known.items()
-            if (progress.missing <= 0 and not progress.is_preempting) or (progress.has_ended and not is_new)
+            if (progress.missing <= 0 and not progress.is_preempting) or key in ended
         }
         asking = {
             key: progress.deliveries
