@@ -73,10 +73,10 @@ class Case:
         """The watch shows a group as it is now."""
         self.sink.upsert(pod_group_decoder(GangSource.NATIVE, Interner())(msgspec.json.encode(self.groups[name])))
 
-    def group(self, name: str, count: int | None = 2, namespace: str = "ml", **status: Any) -> None:
+    def group(self, name: str, count: int | None = 2, namespace: str = "ml", uid: str = "", **status: Any) -> None:
         """A PodGroup that is new; None: of the basic policy."""
         policy: dict[str, Any] = {"basic": {}} if count is None else {"gang": {"minCount": count}}
-        meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1}
+        meta = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "generation": 1}
         self.groups[name] = {"metadata": meta, "spec": {"schedulingPolicy": policy}, "status": status}
         self.show(name)
 
@@ -326,6 +326,26 @@ def test_pods_that_get_their_nodes_do_not_end_the_rest_of_a_refused_group() -> N
             case.pod("loose", number, node_name="n")
             await asyncio.sleep(1)
         assert len(case.answers) == 99
+
+    run(test)
+
+
+def test_a_group_that_is_made_anew_waits_for_no_refusal_of_the_one_before() -> None:
+    """Both have the same name. What the first one left in the queue writes nothing later."""
+
+    async def test(case: Case) -> None:
+        case.answers = [Refused(422, "a webhook does not like it")]
+        case.group("train")
+        case.waits("train")
+        await asyncio.sleep(5)
+        assert (case.answers, case.writes) == ([], [])
+        case.sink.delete("ml/train")
+        case.group("train", uid="another")
+        case.waits("train")
+        await asyncio.sleep(5)
+        assert len(case.said("train")) == 1
+        await asyncio.sleep(2 * module._AFTER_REFUSAL)
+        assert (len(case.said("train")), case.status._queued) == (1, set())
 
     run(test)
 

@@ -76,7 +76,8 @@ class GroupStatus:
         self._told: dict[GangKey, dict[str, ToldReason]] = {}
         #: When a group is to be looked at.
         self._due: dict[GangKey, float] = {}
-        self._sending: set[GangKey] = set()
+        #: Uids of groups in the queue.
+        self._queued: set[str] = set()
         self._written: dict[GangKey, _Written] = {}
         self._write_interval, self._next_write = 1.0 / per_second, self._clock()
 
@@ -124,18 +125,23 @@ class GroupStatus:
         while True:
             await asyncio.sleep(_LOOK_EVERY)
             now = self._clock()
-            for key in [key for key, when in self._due.items() if when <= now and key not in self._sending]:
+            for key in [key for key, when in self._due.items() if when <= now and not self._is_queued(key)]:
                 del self._due[key]
                 condition = self._wanted(key)
                 if condition is None:
                     continue
-                written = self._last_write(self._groups[key])
+                group = self._groups[key]
+                written = self._last_write(group)
                 if written is not None and condition.status == "False" and now < written.when + _REWRITE_INTERVAL:
                     self._due[key] = written.when + _REWRITE_INTERVAL
                     continue
-                self._sending.add(key)
-                self._queue.put(key, key.namespace)
+                self._queued.add(group.uid)
+                self._queue.put(group, key.namespace)
                 await asyncio.sleep(0)
+
+    def _is_queued(self, key: GangKey) -> bool:
+        group = self._groups.get(key)
+        return group is not None and group.uid in self._queued
 
     def _wanted(self, key: GangKey) -> GroupCondition | None:
         """The condition to write for a group; None: there is none."""
@@ -170,16 +176,16 @@ class GroupStatus:
     def _condition_type(self) -> str:
         return SCHEDULED_CONDITIONS[self._listed_at().split("/")[3]]
 
-    async def _try(self, key: GangKey, _tries: int) -> Outcome:
+    async def _try(self, group: PodGroup, _tries: int) -> Outcome:
         outcome: Outcome = Finished.UNSENT
         try:
             await self._turn()
-            condition = self._wanted(key)
-            if condition is not None:
-                outcome = await self._write(self._groups[key], condition)
+            now = self._groups.get(group.key)
+            if now is not None and now.uid == group.uid and (condition := self._wanted(group.key)) is not None:
+                outcome = await self._write(now, condition)
         finally:
             if isinstance(outcome, Finished):
-                self._sending.discard(key)
+                self._queued.discard(group.uid)
         return outcome
 
     async def _turn(self) -> None:
