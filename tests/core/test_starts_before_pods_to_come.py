@@ -67,6 +67,16 @@ def test_a_gang_whose_slices_no_domain_holds_keeps_no_other_waiting() -> None:
     assert placed(cluster(RACKS, [*dear, *members("b")], gang("dear"), slice_of, gang("b"))) == {"b"}
 
 
+def test_a_slice_that_comes_after_its_gang_matters_not() -> None:
+    """The gang starts without it, so its pods to come are counted."""
+    late = members("dear slice 1", 2, priority=9, node_selector=(("rack", "r9"),))
+    after = Gang("dear slice 1", 2, slice_of="dear", topology_key="rack", unschedulable_reason="it comes later")
+    state = cluster(
+        {"r0": 2, "": 4}, [*members("dear", priority=9), *late, *members("b")], gang("dear"), after, gang("b")
+    )
+    assert placed(state) == {"dear"}
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(1000, {"other"}), (3000, {"one", "other"}), (8000, {"one", "two"})])
 def test_a_gang_that_its_queue_lets_not_in_keeps_no_other_waiting(limit: int, expected: set[str]) -> None:
     """What the limit leaves to two gangs of it is counted once: with room for one the second goes before nobody."""

@@ -104,10 +104,11 @@ class _Starting:
         Devices that its pods claim are not looked for: that is the costly part of a round, with limits of its own.
 
         Args:
-            parts: the gang and its slices, each with its pods.
+            parts: the gang and its slices, each with its pods. Slices that are placed after it do not matter.
         """
         (gang, members), *_ = parts
-        return all(self._has_room(part, pods) for part, pods in parts) and self._let_in(members[: gang.min_placed])
+        has_room = all(self._has_room(part, pods) for part, pods in parts if not part.unschedulable_reason)
+        return has_room and self._let_in(members[: gang.min_placed])
 
     def _has_room(self, gang: Gang, members: Sequence[PendingPod]) -> bool:
         column = self._snapshot.table.column(gang.topology_key) if gang.topology_key else None
