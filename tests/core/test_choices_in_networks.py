@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from support.model import node, pod, snapshot
 from support.safety import check_capacity, check_complete, check_costs, check_gangs
 
@@ -25,12 +26,12 @@ from flowcore.planning.round import RoundResult, run_round
 
 
 class Everywhere(NetworkCostModel):
-    """Any node that has room."""
+    """Any node that has room; but for pods with a name that says "never"."""
 
     name = "Everywhere"
 
     def network(self, view: NetworkView) -> Network:
-        arcs = [Arc(waiting, "all") for waiting in view.pods]
+        arcs = [Arc(waiting, "all") for waiting in view.pods if "never" not in waiting.name]
         return Network.of([*arcs, *(Arc("all", machine, 1) for machine in view.nodes)])
 
 
@@ -118,19 +119,31 @@ def test_the_others_get_their_turn_in_later_rounds() -> None:
 
 
 def test_gangs_that_have_no_room_take_no_turn_of_others() -> None:
-    """However dear they are."""
+    """However dear they are, and even if they are begun."""
     large = [each for number in range(8) for each in members(f"large{number}", 1500, priority=9)]
-    names = [f"large{number}" for number in range(8)]
-    state = with_gangs(4, [*large, *members("small")], *in_racks(*names, "small"))
+    of_large = [Gang(f"large{number}", 2, topology_key="rack", partially_placed=number > 3) for number in range(8)]
+    state = with_gangs(4, [*large, *members("small")], *of_large, *in_racks("small"))
     with time_for(2):
         assert by_gang(planned(state)) == {"small": 2}
 
 
-def test_no_namespace_takes_all_turns() -> None:
+def test_gangs_that_the_network_never_places_do_not_take_all_turns() -> None:
+    """They are the dearest, and have room. In the course of a minute the last one of all has its turn, too."""
+    names = [f"never{number}" for number in range(8)]
+    never = [each for name in names for each in members(name, priority=9)]
+    state = with_gangs(9, [*never, *members("small")], *in_racks(*names, "small"))
+    with time_for(2):
+        rounds = [by_gang(planned(replace(state, now=now))) for now in (0.0, 55.0)]
+    assert rounds == [{}, {"small": 2}]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_no_namespace_takes_all_turns(*, begun: bool) -> None:
     """One tenant brings eleven gangs, another one the twelfth."""
     names = [f"m{number}" for number in range(11)]
     crowd = [each for name in names for each in members(name, namespace="mallory", priority=9)]
-    state = with_gangs(12, [*crowd, *members("q", namespace="quiet")], *in_racks(*names, "q"))
+    of_crowd = [Gang(name, 2, topology_key="rack", partially_placed=begun) for name in names]
+    state = with_gangs(12, [*crowd, *members("q", namespace="quiet")], *of_crowd, *in_racks("q"))
     with time_for(3):
         assert by_gang(planned(state))["q"] == 2
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs.network_model import Pods
 from flowcore.model.selectors import Labels
+from flowcore.model.turns import begun_at, spread, turn_of
 from flowcore.planning.declared_networks import Supply, SupplyGroup
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
@@ -123,15 +124,19 @@ class NetworkPods:
         """How many domains its gangs and slices choose."""
         return sum(len(group.domains) for group in self.groups)
 
-    def with_choices(self, most: int, capacity: FreeCapacity) -> NetworkPods:
-        """So many domains are chosen at most: groups that are begun first, then by turns as ``limited`` takes them.
+    def with_choices(self, most: int, capacity: FreeCapacity, now: float) -> NetworkPods:
+        """So many domains are chosen at most: groups by turns as ``limited`` takes them.
 
-        Groups that have no room even by themselves are the last: they take no turn of those that have.
+        At half of the times the turns begin elsewhere, so that groups which the network never places keep no other
+        waiting for ever. Groups that have no room even by themselves are the last.
         """
         group_of = {group.members: group for group in self.groups if group.domains}
         supplies = [each.supply(capacity) for each in self.classes]
         turns = [group_of[unit] for unit in self._by_turns() if unit in group_of]
-        turns.sort(key=lambda group: (not group.is_begun, not group.may_fit(supplies)))
+        turn = turn_of(now)
+        if turn >= 2**31:
+            turns = begun_at(turns, spread(turn))
+        turns.sort(key=lambda group: not group.may_fit(supplies))
         late, left = dict[int, str](), most
         for group in turns:
             if len(group.domains) <= left:
@@ -144,7 +149,7 @@ class NetworkPods:
     def limited(self, most: int) -> NetworkPods:
         """So many classes at most, groups with all of theirs or none: namespaces in turn, each with its dearest first.
 
-        So nobody's labels take the network's time from the pods of others.
+        Groups that are begun come before that. So nobody's labels take the network's time from the pods of others.
         """
         if len(self.classes) <= most:
             return self
@@ -169,7 +174,9 @@ class NetworkPods:
         """Places of classes that stay together, one of each namespace after the other."""
         alone = set(range(len(self.classes))) - {member for group in self.groups for member in group.members}
         units = [*(group.members for group in self.groups), *((place,) for place in sorted(alone))]
-        units.sort(key=lambda unit: (-max(int(self.classes[place].demand.prices[0]) for place in unit), unit))
+        begun = {group.members for group in self.groups if group.is_begun}
+        dearest = {unit: max(int(self.classes[place].demand.prices[0]) for place in unit) for unit in units}
+        units.sort(key=lambda unit: (unit not in begun, -dearest[unit], unit))
         turns: dict[str, int] = {}
         ranked = []
         for rank, unit in enumerate(units):

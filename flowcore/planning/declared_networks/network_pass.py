@@ -228,7 +228,7 @@ class _PolicyNetwork:
                     raise
             except NoFlowInTime:
                 most = waiting.choices // _PART_OF_CHOICES if turn < _MAX_SHRINKS - 1 else 0
-                fewer = waiting.with_choices(most, capacity)
+                fewer = waiting.with_choices(most, capacity, self._problem.snapshot.now)
                 if not waiting.choices or not fewer.classes:
                     raise
             waiting = fewer

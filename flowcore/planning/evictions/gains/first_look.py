@@ -17,8 +17,9 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs import CostModel
 from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
+from flowcore.model.turns import turn_of
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.gains.movable_kinds import NO_GAIN, MovableKind, movable_kinds, turn_of
+from flowcore.planning.evictions.gains.movable_kinds import NO_GAIN, MovableKind, movable_kinds
 from flowcore.planning.evictions.gains.move_prices import prices_of_leaving
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods

@@ -21,6 +21,7 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.turns import begun_at, spread, turn_of
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
@@ -31,8 +32,6 @@ _MovableKey = TypeVar("_MovableKey")
 
 #: Kinds that a round looks at. Each costs two vectors over the nodes: half a millisecond of CPU time at 5,000 nodes.
 MOST_KINDS = 256
-#: Multiplier of Knuth's multiplicative hash (The Art of Computer Programming 3, 6.4): 2**32 by the golden ratio.
-_SPREAD = 2_654_435_761
 #: What no node costs.
 _DEAREST = 2**62
 #: The gain of pods that no other node takes: no sum of gains and prices makes up for it.
@@ -149,7 +148,7 @@ def movable_kinds(
     members = _in_turn(every, every, residents, turn)
     kinds = _kinds(members, unit, residents, snapshot, policies, models, destinations)
     # Pods of one class may have been resized in many ways.
-    return _in_turn(kinds, [kind.residents for kind in kinds], residents, _spread(~turn))
+    return _in_turn(kinds, [kind.residents for kind in kinds], residents, spread(~turn))
 
 
 def kind_of(
@@ -205,16 +204,6 @@ def _kinds(
     return kinds
 
 
-def turn_of(now: float) -> int:
-    """A number below 2**32, another one in each round: where many take turns, it says whose turn it is."""
-    return _spread(int(now * 1000))
-
-
-def _spread(number: int) -> int:
-    """A number below 2**32. Steps of the clock, whatever their length, lead all over them."""
-    return number * _SPREAD % 2**32
-
-
 def _in_turn(kinds: list[_MovableKey], members: Sequence[Int64s], residents: Residents, turn: int) -> list[_MovableKey]:
     """As many as a round looks at: one of each namespace, then the next of each, each begun elsewhere at other turns.
 
@@ -230,15 +219,10 @@ def _in_turn(kinds: list[_MovableKey], members: Sequence[Int64s], residents: Res
     for row in sorted(range(len(kinds)), key=first.__getitem__):
         by_namespace[residents.pods[members[row][0]].namespace].append(kinds[row])
     # Of another number: else a namespace would always have the same of its kinds in its turn.
-    begin = _spread(turn)
-    rows = [_begun_at(own, begin) for own in _begun_at(list(by_namespace.values()), turn)]
+    begin = spread(turn)
+    rows = [begun_at(own, begin) for own in begun_at(list(by_namespace.values()), turn)]
     mixed = (own[rank] for rank in range(max(map(len, rows))) for own in rows if rank < len(own))
     return list(islice(mixed, MOST_KINDS))
-
-
-def _begun_at(kinds: list[_MovableKey], turn: int) -> list[_MovableKey]:
-    start = turn * len(kinds) >> 32
-    return kinds[start:] + kinds[:start]
 
 
 def _alike(residents: Residents, movable: Int64s) -> list[Int64s]:
