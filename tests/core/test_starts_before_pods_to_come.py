@@ -67,7 +67,7 @@ def test_a_gang_whose_slices_no_domain_holds_keeps_no_other_waiting() -> None:
     assert placed(cluster(RACKS, [*dear, *members("b")], gang("dear"), slice_of, gang("b"))) == {"b"}
 
 
-def test_a_slice_that_comes_after_its_gang_matters_not() -> None:
+def test_a_slice_that_comes_after_its_gang_does_not_matter() -> None:
     """The gang starts without it, so its pods to come are counted."""
     late = members("dear slice 1", 2, priority=9, node_selector=(("rack", "r9"),))
     after = Gang("dear slice 1", 2, slice_of="dear", topology_key="rack", unschedulable_reason="it comes later")
@@ -78,7 +78,7 @@ def test_a_slice_that_comes_after_its_gang_matters_not() -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1000, {"other"}), (3000, {"one", "other"}), (8000, {"one", "two"})])
-def test_a_gang_that_its_queue_lets_not_in_keeps_no_other_waiting(limit: int, expected: set[str]) -> None:
+def test_a_gang_that_its_queue_does_not_let_in_keeps_no_other_waiting(limit: int, expected: set[str]) -> None:
     """What the limit leaves to two gangs of it is counted once: with room for one the second goes before nobody."""
     waiting = [
         *(msgspec.structs.replace(each, queue="q") for name in ("one", "two") for each in members(name, priority=9)),

@@ -161,7 +161,7 @@ class VolcanoPhases:
                 return Finished.ANSWERED
             problem = f"{group.key.display_name}: {error.reason}"
             self._api_client.outages.failed("phase of PodGroups", str(error.status), problem)
-            # Where the right lacks all are refused: of a namespace with several refusals one at a time is tried.
+            # Without the right all are refused: after several refusals a namespace has one try at a time.
             return replace(retry_after_error(error), counts_as_failure=True)
         self._api_client.outages.recovered("phase of PodGroups")
         self._written[group.uid] = asyncio.get_running_loop().time()
