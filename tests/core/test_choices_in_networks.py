@@ -142,8 +142,8 @@ def test_no_namespace_takes_all_turns(*, begun: bool) -> None:
     """One tenant brings eleven gangs, another one the twelfth."""
     names = [f"m{number}" for number in range(11)]
     crowd = [each for name in names for each in members(name, namespace="mallory", priority=9)]
-    of_crowd = [Gang(name, 2, topology_key="rack", partially_placed=begun) for name in names]
-    state = with_gangs(12, [*crowd, *members("q", namespace="quiet")], *of_crowd, *in_racks("q"))
+    their_gangs = [Gang(name, 2, topology_key="rack", partially_placed=begun) for name in names]
+    state = with_gangs(12, [*crowd, *members("q", namespace="quiet")], *their_gangs, *in_racks("q"))
     with time_for(3):
         assert by_gang(planned(state))["q"] == 2
 

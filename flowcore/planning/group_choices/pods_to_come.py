@@ -107,10 +107,10 @@ class _Starting:
             parts: the gang and its slices, each with its pods. Slices that are placed after it do not matter.
         """
         (gang, members), *_ = parts
-        has_room = all(self._has_room(part, pods) for part, pods in parts if not part.unschedulable_reason)
-        return has_room and self._let_in(members[: gang.min_placed])
+        may_fit = all(self._may_fit(part, pods) for part, pods in parts if not part.unschedulable_reason)
+        return may_fit and self._let_in(members[: gang.min_placed])
 
-    def _has_room(self, gang: Gang, members: Sequence[PendingPod]) -> bool:
+    def _may_fit(self, gang: Gang, members: Sequence[PendingPod]) -> bool:
         column = self._snapshot.table.column(gang.topology_key) if gang.topology_key else None
         domains = np.zeros(len(self._snapshot.table.nodes), dtype=np.int64) if column is None else column.codes
         if column is not None and gang.domain:
