@@ -16,6 +16,7 @@ from flowcore.api.annotation_texts import MAX_INT32, annotation, shortened, whol
 from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
 from flowcore.api.gang_topology import WireTopologyAnnotations, to_gang_topology
+from flowcore.api.named_claims import WireNamedClaim, to_pod_claims
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import (
     GANG,
@@ -238,6 +239,7 @@ class WirePodGroupSpec(Wire):
     priority: Int32 | None = None
     preemption_policy: str | None = None
     parent_composite_pod_group_name: str | None = None
+    resource_claims: list[WireNamedClaim] | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
 
@@ -327,6 +329,7 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         group_object,
         parent=spec.parent_composite_pod_group_name or "",
         uid=meta.uid or "",
+        claims=to_pod_claims(spec.resource_claims),
         generation=meta.generation or 0,
         conditions=_conditions(wire.status.conditions if wire.status is not None else None),
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.api.base import Int32, Quantities, Wire, WireMeta
 from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
+from flowcore.api.named_claims import WireNamedClaim
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
 from flowcore.model.data import DATA
@@ -94,12 +95,6 @@ class WireGate(Wire):
     name: str = ""
 
 
-class WireResourceClaim(Wire):
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
-
-
 class WireSpread(Wire):
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -125,7 +120,7 @@ class WirePodSpec(Wire):
     preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
-    resource_claims: list[WireResourceClaim] | None = None
+    resource_claims: list[WireNamedClaim] | None = None
     volumes: list[WireVolume] | None = None
     host_network: bool | None = None
     host_users: bool | None = None

@@ -17,9 +17,12 @@ from flowcore.api.device_selectors import (
     to_expressions,
     to_terms,
 )
+from flowcore.api.kinds import POD_GROUPS
+from flowcore.api.named_claims import to_pod_claims
 from flowcore.api.pod_objects import WireOwner, WirePod
 from flowcore.api.selectors import WireNodeSelector
 from flowcore.model.errors import ModelError
+from flowcore.model.gang_spec import GangSource
 from flowcore.model.resource_claims import (
     EXACT_COUNT,
     AllocatedDevice,
@@ -29,7 +32,6 @@ from flowcore.model.resource_claims import (
     ClaimRequest,
     DeviceRequest,
     DeviceToleration,
-    PodClaim,
     ResourceClaim,
 )
 from flowcore.model.resource_slices import DeviceId
@@ -187,6 +189,7 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
     is_extended = meta.annotations is not None and meta.annotations.extended == "true"
     devices = (wire.spec.devices if wire.spec else None) or WireClaimDevices()
     namespace = meta.namespace or "default"
+    controller = next((owner for owner in meta.owner_references or () if owner.controller), None)
     try:
         requests = tuple(_request(each, f"spec.devices.requests[{each.name}]") for each in devices.requests or ())
         allocation = None if status.allocation is None else _allocation(status.allocation)
@@ -196,7 +199,8 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         namespace=namespace,
         name=meta.name,
         uid=meta.uid or "",
-        controller=next((owner.uid for owner in meta.owner_references or () if owner.controller), ""),
+        controller="" if controller is None else controller.uid,
+        controller_group=controller.name if controller is not None and _is_pod_group(controller) else "",
         is_being_deleted=meta.deletion_timestamp is not None,
         requests=requests,
         constraints=tuple(
@@ -223,15 +227,18 @@ def to_claiming_pod(wire: WirePod) -> ClaimingPod:
         namespace=meta.namespace or "default",
         name=meta.name,
         uid=meta.uid or "",
-        claims=tuple(
-            PodClaim(each.name, each.resource_claim_name or "", each.resource_claim_template_name or "")
-            for each in wire.spec.resource_claims or ()
-        ),
+        claims=to_pod_claims(wire.spec.resource_claims),
         made=tuple(
             (each.name, each.resource_claim_name or "")
             for each in (status.resource_claim_statuses if status else None) or ()
         ),
     )
+
+
+def _is_pod_group(owner: WireOwner) -> bool:
+    """Whether it is a PodGroup of Kubernetes, of any version (resourceclaim isForPodGroupByPod)."""
+    kind = POD_GROUPS[GangSource.NATIVE]
+    return owner.kind == kind.kind and owner.api_version.startswith(f"{kind.group}/")
 
 
 def _wrote(writer: WireWriter, part: str, field: str = "") -> bool:

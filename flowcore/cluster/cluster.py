@@ -24,6 +24,7 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
+from flowcore.cluster.pod_groups.group_claims import claiming_group, with_group
 from flowcore.cluster.pod_groups.group_priority import GroupPriority, changes_priority
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
@@ -39,7 +40,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.policies import DuringExecution, Policy
-from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_claims import ClaimingGroup, ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, domain_value
@@ -122,7 +123,7 @@ class Cluster:
         self.gangs = GangRegistry()
         self.parent_gangs = ParentGangs(self.policies, self.gangs.parents)
         self.volcano_jobs: dict[tuple[str, str], VolcanoJob] = {}
-        #: Pods as they are written, by the gang that they name: ``pods`` has them with the priority of their group.
+        #: Pods as they are written, by the gang that they name: ``pods`` has them with what their group says of them.
         self._as_written: dict[GangKey, dict[str, Pod]] = {}
         self._intern = Interner()
         self.occupancy = Occupancy()
@@ -198,7 +199,7 @@ class Cluster:
         pod, parents = self.parent_gangs.put(pod, self.namespaces)
         old = self.pods.get(key)
         self._note_written(old, pod)
-        pod = pod if as_given else self._as_member(pod)
+        pod = self._with_group_claims(pod if as_given else self._as_member(pod))
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
@@ -237,6 +238,10 @@ class Cluster:
         pod = self.pods.get(key)
         return pod if pod is None or pod.gang is None else self._as_written[pod.gang.key][key]
 
+    def runs_pod_of(self, gang: GangKey) -> bool:
+        """Whether a pod that names a gang has a node and has not ended."""
+        return any(pod.node_name and not pod.terminal for pod in self._as_written.get(gang, {}).values())
+
     def _note_written(self, old: Pod | None, new: Pod | None) -> None:
         before, now = (None if pod is None or pod.gang is None else pod.gang.key for pod in (old, new))
         if before is not None and old is not None and before != now:
@@ -253,6 +258,16 @@ class Cluster:
         if group is None:
             return pod
         return GroupPriority(self.gangs.composites.urgency_of(group), self._intern).of(pod)
+
+    def _with_group_claims(self, pod: Pod) -> Pod:
+        """A pod whose claims know its PodGroup, if that may share claims with it."""
+        if pod.gang is None or pod.pod_class.devices is None:
+            return pod
+        return with_group(pod, self._claiming_group(pod.gang.key))
+
+    def _claiming_group(self, key: GangKey) -> ClaimingGroup | None:
+        """A PodGroup as the claims of its pods see it; None: it shares none."""
+        return claiming_group(key, self.gangs.groups.get(key)) if self.device_gates.has_group_claims else None
 
     def set_leaving(self, key: str, *, leaving: bool) -> None:
         """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
@@ -472,13 +487,15 @@ class Cluster:
         return self._change_groups(lambda: self.gangs.put_composite(key, composite), below)
 
     def _change_groups(self, change: Callable[[], bool], keys: Iterable[GangKey]) -> bool:
-        """Has a change of groups made; pods of these PodGroups, which may be there already, get their priority."""
-        before = {key: self._urgency(key) for key in keys}
+        """Has a change of groups made; pods of these PodGroups, which may be there already, get what is theirs."""
+        before = {key: (self._urgency(key), self._claiming_group(key)) for key in keys}
         changed = change()
         given: dict[tuple[int | None, bool | None], GroupPriority] = {}
-        for key, urgency in before.items():
+        for key, (urgency, claiming) in before.items():
             now = self._urgency(key)
-            if changes_priority(now, urgency):  # its pods may have come before the group, or stay after it
+            if self._claiming_group(key) != claiming:
+                changed |= self._follow_group(key)
+            elif changes_priority(now, urgency):  # its pods may have come before the group, or stay after it
                 terms = now.priority, now.preempts
                 if terms not in given:
                     given[terms] = GroupPriority(now, self._intern)
@@ -497,7 +514,7 @@ class Cluster:
         """
         changed = waits = False
         for name, written in self._as_written.get(key, {}).items():
-            old, pod = self.pods[name], group_priority.of(written)
+            old, pod = self.pods[name], self._with_group_claims(group_priority.of(written))
             new_priority = pod.pod_class.priority != old.pod_class.priority
             if not new_priority and pod.preempts == old.preempts:
                 continue
@@ -519,6 +536,18 @@ class Cluster:
             return False
         self.waiting[key] = self.as_waiting(pod)
         return True
+
+    def _follow_group(self, key: GangKey) -> bool:
+        """Its pods may have come before the group, or stay after it.
+
+        Returns:
+            Whether some of them have another priority, or another claim is shared with them.
+        """
+        pods = self._as_written.get(key, {})
+        before = {name: _of_group(self.pods[name]) for name in pods}
+        for pod in list(pods.values()):
+            self.put_pod(pod)
+        return any(_of_group(self.pods[name]) != said for name, said in before.items())
 
     def set_gang_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a controller that makes gangs; None: it is gone. Returns whether pods wait for it."""
@@ -653,6 +682,12 @@ class Cluster:
         self.storage.mark_all_dirty()
         self.devices.mark_all_dirty()
         self.occupancy.mark_pods_dirty()
+
+
+def _of_group(pod: Pod) -> tuple[int, ClaimingGroup | None]:
+    """What a pod has of its group that rounds see."""
+    devices = pod.pod_class.devices
+    return pod.pod_class.priority, None if devices is None else devices.group
 
 
 def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None:

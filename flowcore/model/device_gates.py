@@ -25,10 +25,12 @@ EXTENDED_RESOURCE: Final = "DRAExtendedResource"
 FRACTIONAL_RANGES: Final = "DRAFractionalCapacityRange"
 PARTITIONABLE_DEVICES: Final = "DRAPartitionableDevices"
 PRIORITIZED_LIST: Final = "DRAPrioritizedList"
+WORKLOAD_CLAIMS: Final = "DRAWorkloadResourceClaims"
 
-#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise. That of fractions is
-#: of 1.37, and is on once kube-scheduler need not be compatible with 1.36, which is 1.38 by default.
-ON_SINCE: Final[Mapping[str, int]] = {
+#: Gate -> the version of Kubernetes, 1.N, from which on it is on unless a setting says otherwise; None: it is off in
+#: all. That of fractions is of 1.37, and is on once kube-scheduler need not be compatible with 1.36, which is 1.38 by
+#: default.
+ON_SINCE: Final[Mapping[str, int | None]] = {
     ADMIN_ACCESS: 34,
     BINDING_CONDITIONS: 36,
     CLAIM_DEVICE_STATUS: 33,
@@ -39,10 +41,12 @@ ON_SINCE: Final[Mapping[str, int]] = {
     FRACTIONAL_RANGES: 38,
     PARTITIONABLE_DEVICES: 36,
     PRIORITIZED_LIST: 34,
+    WORKLOAD_CLAIMS: None,
 }
 
-#: Gates that concern no claim.
-_OF_SLICES: Final = frozenset({DEVICE_TAINT_RULES, DEVICE_TAINTS, FRACTIONAL_RANGES, PARTITIONABLE_DEVICES})
+#: Gates by which no slice is read otherwise, and gates by which no claim is.
+_NOT_OF_SLICES: Final = frozenset({DEVICE_TAINT_RULES, WORKLOAD_CLAIMS})
+_NOT_OF_CLAIMS: Final = _NOT_OF_SLICES | {DEVICE_TAINTS, FRACTIONAL_RANGES, PARTITIONABLE_DEVICES}
 #: The first version, 1.N, in which "all devices" are those that match, whether others have left enough of them or not.
 _ALL_THAT_MATCH: Final = 37
 _NEWEST: Final = KubernetesVersion()
@@ -65,11 +69,11 @@ class DeviceGates:
         """The defaults of a version, and settings that count instead.
 
         Args:
-            version: of the API server. One that is not of Kubernetes 1 has all gates on.
+            version: of the API server. One that is not of Kubernetes 1 has all gates on that any version has on.
             settings: gate -> whether it is on.
         """
         minor = version.minor
-        defaults = {gate: minor is None or minor >= since for gate, since in ON_SINCE.items()}
+        defaults = {gate: since is not None and (minor is None or minor >= since) for gate, since in ON_SINCE.items()}
         return cls(frozenset(gate for gate, is_on in {**defaults, **settings}.items() if not is_on), version)
 
     @property
@@ -83,6 +87,11 @@ class DeviceGates:
         return not self.off & {DEVICE_TAINTS, DEVICE_TAINT_RULES}
 
     @property
+    def has_group_claims(self) -> bool:
+        """Whether the pods of a PodGroup share its claims."""
+        return WORKLOAD_CLAIMS not in self.off
+
+    @property
     def _has_binding_conditions(self) -> bool:
         return not self.off & {BINDING_CONDITIONS, CLAIM_DEVICE_STATUS}
 
@@ -93,7 +102,7 @@ class DeviceGates:
 
     def as_read(self, resource_slice: ResourceSlice) -> ResourceSlice:
         """A slice as allocations read it. One that none can read reaches no node; its pool has it all the same."""
-        if self.off <= {DEVICE_TAINT_RULES}:
+        if self.off <= _NOT_OF_SLICES:
             return resource_slice
         if PARTITIONABLE_DEVICES in self.off and (resource_slice.per_device or resource_slice.shared_counters):
             return msgspec.structs.replace(
@@ -119,7 +128,7 @@ class DeviceGates:
 
     def as_claimed(self, claim: ResourceClaim) -> ResourceClaim:
         """A claim whose requests say which gate they lack, and in which nobody shares devices where nobody may."""
-        if self.off <= _OF_SLICES and not (self._skips_full and _asks_for_all(claim)):
+        if self.off <= _NOT_OF_CLAIMS and not (self._skips_full and _asks_for_all(claim)):
             return claim
         allocation = claim.allocation
         if allocation is not None and CONSUMABLE_CAPACITY in self.off:

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from flowcore.model.gang_parents import ParentKey
+from flowcore.model.resource_claims import PodClaim
 
 #: Annotations of ours, on pods; the last two on PodGroup objects too. More of them: ``gang_topology``.
 GANG = "scheduling.thalweg/gang"
@@ -211,6 +212,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
         problem: why it cannot be read; "" when it can.
         parent: name of the CompositePodGroup that it belongs to; "": to none. Of Kubernetes' own source only.
         uid: of Kubernetes' own source and of Volcano's; "" elsewhere.
+        claims: those that its pods share, if a feature gate is on (``device_gates``). Of Kubernetes' own source only.
         generation, conditions: of Kubernetes' own source only: who writes the status reads them, and plans do not.
         owner: the uid of its controller, source VOLCANO; "" elsewhere.
         phase: as its status says, source VOLCANO; "": it has none, or is of another source.
@@ -223,6 +225,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
     owner: str = ""
     phase: str = ""
+    claims: tuple[PodClaim, ...] = ()
     generation: int = 0
     conditions: tuple[GroupCondition, ...] = ()
 

@@ -173,6 +173,7 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         controller: uid of the owner that controls it, "" without one.
+        controller_group: the name of the owner, if that is a PodGroup of Kubernetes; else "".
         is_being_deleted: no new pod may use it.
         allocation: None while it has no devices.
         reserved_for: uids of its consumers.
@@ -196,11 +197,19 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
     awaited: tuple[str, ...] = ()
     failure: str = ""
     is_extended: bool = False
+    controller_group: str = ""
 
     @property
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+
+class GroupConsumer(msgspec.Struct, frozen=True, gc=False):
+    """A PodGroup that reserves a claim for all of its pods."""
+
+    name: str
+    uid: str
 
 
 class PlannedClaim(msgspec.Struct, frozen=True, gc=False):
@@ -210,6 +219,7 @@ class PlannedClaim(msgspec.Struct, frozen=True, gc=False):
         uid: of the claim; "": it is made for the pod's extended resources before the pod is bound.
         allocation: what it has already, or what it is to get.
         requests: of a claim that is to be made; (): it is there.
+        group: the PodGroup that it is reserved for in place of the pod; None: it is reserved for the pod.
     """
 
     namespace: str
@@ -217,18 +227,23 @@ class PlannedClaim(msgspec.Struct, frozen=True, gc=False):
     uid: str
     allocation: ClaimAllocation
     requests: tuple[ClaimRequest, ...] = ()
+    group: GroupConsumer | None = None
 
     @property
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.namespace, self.name
 
+    def consumer(self, pod: str) -> str:
+        """The uid of whom it is reserved for; ``pod``: the uid of the pod that it is planned for."""
+        return pod if self.group is None else self.group.uid
+
 
 class PodClaim(msgspec.Struct, frozen=True, gc=False):
-    """A claim as a pod names it in ``spec.resourceClaims``.
+    """A claim as a pod or a PodGroup names it in ``spec.resourceClaims``.
 
     Attributes:
-        name: in the pod.
+        name: in the pod, or in the PodGroup.
         claim: the ResourceClaim's name; "" if it is made from a template.
         template: the ResourceClaimTemplate's name; "" if there is none.
     """
@@ -236,6 +251,20 @@ class PodClaim(msgspec.Struct, frozen=True, gc=False):
     name: str
     claim: str = ""
     template: str = ""
+
+
+class ClaimingGroup(msgspec.Struct, frozen=True, gc=False):
+    """The PodGroup of a pod as claims see it.
+
+    Attributes:
+        uid: "": it is not there, or it is a manifest.
+        claims: those that its pods share. A pod shares one that it names as the group does, in all fields
+            (dynamic-resource-allocation resourceclaim, BindTo).
+    """
+
+    name: str
+    uid: str = ""
+    claims: tuple[PodClaim, ...] = ()
 
 
 class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
@@ -246,6 +275,7 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
             ``status.resourceClaimStatuses``.
         extended: what the claim asks for that is made for its extended resources, on a node that offers none of them;
             the claim is the last of ``claims``. (): there is none, or the cluster has it.
+        group: its PodGroup of Kubernetes; None: it has none, or PodGroups share no claims (a gate that is off).
     """
 
     namespace: str
@@ -254,11 +284,34 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[PodClaim, ...] = ()
     made: tuple[tuple[str, str], ...] = ()
     extended: tuple[ClaimRequest, ...] = ()
+    group: ClaimingGroup | None = None
 
     @property
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def may_share(self) -> bool:
+        """Whether one of its claims is not its own: other pods may use it too."""
+        return any(named.claim or self.is_of_group(named) for named in self.claims)
+
+    def is_of_group(self, named: PodClaim) -> bool:
+        """Whether a claim of it is one that its PodGroup shares."""
+        return self.group is not None and named in self.group.claims
+
+    def group_of(self, claim: str) -> GroupConsumer | None:
+        """The PodGroup that the claim of this name is reserved for; None: it is reserved for the pod."""
+        if self.group is None or not self.group.claims:
+            return None
+        made = dict(self.made)
+        names = {named.claim or made.get(named.name, "") for named in self.claims if self.is_of_group(named)}
+        return GroupConsumer(self.group.name, self.group.uid) if claim in names else None
+
+    def consumer(self, claim: str) -> str:
+        """The uid of whom the claim of this name is reserved for: of the pod, or of its PodGroup."""
+        group = self.group_of(claim)
+        return self.uid if group is None else group.uid
 
     @property
     def extended_resources(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from flowcore.model.device_gates import (
     ON_SINCE,
     PARTITIONABLE_DEVICES,
     PRIORITIZED_LIST,
+    WORKLOAD_CLAIMS,
     DeviceGates,
 )
 from flowcore.model.kubernetes_version import KubernetesVersion
@@ -211,13 +212,13 @@ def test_extended_resources() -> None:
 @pytest.mark.parametrize(
     ("version", "off"),
     [
-        ("v1.36.3", {DEVICE_TAINT_RULES, FRACTIONAL_RANGES}),
-        ("v1.37.0-alpha.1+5", {FRACTIONAL_RANGES}),
-        ("v1.38.0", set()),
+        ("v1.36.3", {DEVICE_TAINT_RULES, FRACTIONAL_RANGES, WORKLOAD_CLAIMS}),
+        ("v1.37.0-alpha.1+5", {FRACTIONAL_RANGES, WORKLOAD_CLAIMS}),
+        ("v1.38.0", {WORKLOAD_CLAIMS}),
         ("v1.35.2-eks-1", set(ON_SINCE) - {ADMIN_ACCESS, PRIORITIZED_LIST, CLAIM_DEVICE_STATUS}),
         ("v1.32.0", set(ON_SINCE)),
-        ("", set()),
-        ("v2.0.0", set()),
+        ("", {WORKLOAD_CLAIMS}),
+        ("v2.0.0", {WORKLOAD_CLAIMS}),
     ],
 )
 def test_defaults_of_a_version(version: str, off: set[str]) -> None:

@@ -71,8 +71,8 @@ CLAIM_METADATA = (
     "else of its metadata"
 )
 CLAIM_STATUS = (
-    "Thalweg may allocate a ResourceClaim, reserve it for pods, and free one that nobody reserves; it may change "
-    "nothing else of its status"
+    "Thalweg may allocate a ResourceClaim, reserve it for pods and PodGroups, and free one that nobody reserves; it "
+    "may change nothing else of its status"
 )
 GROUP = (
     "Thalweg may write the condition of a PodGroup's status about its scheduling; it may do nothing else with PodGroups"
@@ -162,7 +162,8 @@ CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
 GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
 POD_USES = {"resource": "pods", "name": "p", "uid": "p"}
-OTHER_USES = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
+GROUP_USES = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "group", "uid": "group"}
+OTHER_USES = {"apiGroup": "scheduling.volcano.sh", "resource": "podgroups", "name": "g", "uid": "g"}
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -282,6 +283,9 @@ ALLOWED_CLAIMS: dict[str, Write] = {
         "free", status(reservedFor=[{**POD_USES, "name": "q", "uid": "q"}]), "/status", STRATEGIC_PATCH),
     "one pod less": of_claim(
         "free", status(reservedFor=[{"$patch": "delete", "uid": "q"}]), "/status", STRATEGIC_PATCH),
+    "a PodGroup": of_claim("free", status(reservedFor=[GROUP_USES]), "/status", STRATEGIC_PATCH),
+    "a PodGroup less": of_claim(
+        "free", status(reservedFor=[{"$patch": "delete", "uid": "group"}]), "/status", STRATEGIC_PATCH),
     "the last pod": of_claim(
         "free", status(reservedFor=[{"$patch": "delete", "uid": "p"}]), "/status", STRATEGIC_PATCH),
     "freed": of_claim("free", status(allocation=None), "/status"),

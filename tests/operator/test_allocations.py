@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.fake_cluster.api_server import NAMESPACE
-from support.fake_cluster.claims import claiming
-from support.fake_cluster.cluster import FakeCluster
-from support.fake_cluster.machine import gang, room, sized
-from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
+from support.fake_cluster.device_case import DeviceCase as Case
+from support.fake_cluster.machine import gang, sized
+from thalweg_operator.reservations.effects import Allocate, Bind
 from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
@@ -18,57 +17,8 @@ from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SEC
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.kinds import DEVICE_TAINT_RULES
 from flowcore.model.device_taint_rules import DeviceTaintRule
-from flowcore.model.gang_spec import GangRef
 from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy, Selects
 from flowcore.model.resource_slices import DeviceId, DeviceTaint
-
-
-class Case(FakeCluster):
-    """Nodes "a" and "b" with so many devices each."""
-
-    def __init__(self, a: int = 1, b: int = 0, *, later: bool = False) -> None:
-        super().__init__([room("a", 1000), room("b", 1000)], [Policy("bound")])
-        for name, count in (("a", a), ("b", b)):
-            self.devices.publish_devices(name, count, later=later)
-        self.start()
-
-    def pod(self, name: str, *, of: GangRef | None = None, shares: str = "", priority: int = 0) -> None:
-        """A pod with a claim of its own, or with one that it shares; its uid is its name."""
-        claim = shares or f"{name}-gpu"
-        if (NAMESPACE, claim) not in self.devices.claims:
-            self.devices.make(NAMESPACE, claim, claim, owner="" if shares else name)
-        devices = claiming(NAMESPACE, name, name, claim, template=not shares)
-        pod_class = msgspec.structs.replace(sized(100), devices=devices, priority=priority)
-        self.create_pod(name, name, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, gang=of)
-        self.show()
-
-    def round(self) -> None:
-        """All that waits is planned, and the plan is carried out."""
-        self.make_plan()
-        self.deliver(100)
-
-    def answer(
-        self, kind: type[Allocate | Bind | ReleaseClaims], answer: Answer = Answer.DONE, reason: str = "no"
-    ) -> None:
-        """The first write of a kind is sent, and answered so."""
-        self.send(next(at for at, write in enumerate(self.writes) if isinstance(write, kind)), answer, reason=reason)
-
-    def kinds(self) -> list[str]:
-        return sorted(type(write).__name__ for write in self.writes)
-
-    def phase(self, name: str) -> Phase | None:
-        reservation = self.ledger.reservations.get(f"{NAMESPACE}/{name}")
-        return None if reservation is None else reservation.phase
-
-    def device(self, claim: str) -> DeviceId | None:
-        allocation = self.devices.claims[NAMESPACE, claim].allocation
-        return None if allocation is None else allocation.devices[0].device
-
-    def told(self) -> list[str]:
-        reasons = [effect.reason for effect in self.effects if isinstance(effect, WriteCondition)]
-        self.effects = [effect for effect in self.effects if not isinstance(effect, WriteCondition)]
-        return reasons
-
 
 GPU = DeviceId("gpu.example.com", "a", "gpu-0")
 OWN: ClaimKey = NAMESPACE, "p-gpu"

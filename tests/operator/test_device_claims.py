@@ -20,14 +20,15 @@ from support.operator import until
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.delivery.claims.device_claims import DeviceClaimWriter
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim
+from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.events import Answer
 
 from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.nesting import without_depth
 from flowcore.model.devices import DeviceClass
+from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.resource_claims import AllocatedDevice, ClaimAllocation, PlannedClaim
+from flowcore.model.resource_claims import AllocatedDevice, ClaimAllocation, GroupConsumer, PlannedClaim
 from flowcore.model.resource_slices import DeviceId
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 
@@ -431,3 +432,51 @@ async def test_writes_for_one_pod_come_one_after_the_other(tmp_path: Path) -> No
         gate.set()
         await until(lambda: len(scene.answers) == 2, 10, lambda: "both answers")
     assert server.status == {"reservedFor": []}
+
+
+# --- of a PodGroup ---
+
+#: Who reserves it in place of the pod.
+GROUP = GroupConsumer("train", "group")
+GROUP_CONSUMER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "group"}
+FOR_GROUP = msgspec.structs.replace(
+    ALLOCATE, claims=tuple(msgspec.structs.replace(each, group=GROUP) for each in ALLOCATE.claims)
+)
+RELEASE_OF_GROUP = ReleaseClaims(
+    (ReleasedClaim("default", "c", "c"),), None, ReleasingGroup(GangKey(GangSource.NATIVE, "default", "train"), "group")
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "patches"),
+    [
+        ({}, [GROUP_CONSUMER], 2),
+        ({"allocation": SAME}, [GROUP_CONSUMER], 2),
+        ({"allocation": SAME, "reservedFor": [ANOTHER]}, [ANOTHER, GROUP_CONSUMER], 2),
+        ({"allocation": SAME, "reservedFor": [GROUP_CONSUMER]}, [GROUP_CONSUMER], 1),
+    ],
+)
+async def test_what_is_written_for_a_group(
+    tmp_path: Path, status: dict[str, Any], expected: list[dict[str, str]], patches: int
+) -> None:
+    """As kube-scheduler does: the group is the consumer, and the pod is none."""
+    server = ClaimServer(**status)
+    async with writing(server, tmp_path) as scene:
+        assert await scene.answer(FOR_GROUP) == (Answer.DONE, "")
+        assert await scene.answer(msgspec.structs.replace(FOR_GROUP, reservation=2)) == (Answer.DONE, "")
+    assert server.status["reservedFor"] == expected
+    assert len(server.patches) == patches
+
+
+@pytest.mark.parametrize(("consumers", "left"), [([GROUP_CONSUMER], []), ([GROUP_CONSUMER, CONSUMER], [CONSUMER])])
+async def test_what_is_given_back_of_a_group(
+    tmp_path: Path, consumers: list[dict[str, str]], left: list[dict[str, str]]
+) -> None:
+    """The group's reservation, and the devices if nobody else has one."""
+    server = ClaimServer()
+    async with writing(server, tmp_path) as scene:
+        assert await scene.answer(FOR_GROUP) == (Answer.DONE, "")
+        server.status["reservedFor"] = consumers
+        assert await scene.answer(RELEASE_OF_GROUP) == (Answer.DONE, "")
+    assert server.status["reservedFor"] == left
+    assert ("allocation" in server.status) == bool(left)

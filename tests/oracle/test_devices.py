@@ -42,6 +42,7 @@ from flowcore.model.device_gates import (
     FRACTIONAL_RANGES,
     ON_SINCE,
     PRIORITIZED_LIST,
+    WORKLOAD_CLAIMS,
     DeviceGates,
 )
 from flowcore.model.devices import DeviceClass
@@ -231,7 +232,7 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle) -
 
 
 #: What the allocator reads, in all versions; others read the rest.
-_GATES = sorted(ON_SINCE.keys() - {EXTENDED_RESOURCE, DEVICE_TAINT_RULES, FRACTIONAL_RANGES})
+_GATES = sorted(ON_SINCE.keys() - {EXTENDED_RESOURCE, DEVICE_TAINT_RULES, FRACTIONAL_RANGES, WORKLOAD_CLAIMS})
 _gates_off = st.frozensets(st.sampled_from(_GATES), min_size=1, max_size=3)
 
 

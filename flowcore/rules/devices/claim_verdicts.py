@@ -1,7 +1,7 @@
 """Whether a node has the devices of a pod's claims, with kube-scheduler's verdicts and words.
 
-Source: kube-scheduler plugins/dynamicresources (Filter, filterExtendedResources). Not here: claims of a PodGroup, and
-how long an allocated device may take until its driver confirms it.
+Source: kube-scheduler plugins/dynamicresources (Filter, filterExtendedResources). Not here: how long an allocated
+device may take until its driver confirms it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from flowcore.model.resource_claims import (
 from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import Pool
+from flowcore.rules.devices.claim_users import ClaimUsers
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
@@ -96,9 +96,9 @@ class ClaimableDevices:
         self._state = replace(state, allocated=AllocatedDevices(state.allocated))
         self.allocations: dict[ClaimKey, ClaimAllocation] = {}
         self.waiting: dict[ClaimingPod, DeviceTaker] = {}
-        #: How many planned pods use each claim, and which claims each of them uses.
-        self._users = Counter[ClaimKey]()
-        self._claims_of_pod: dict[ClaimingPod, tuple[ClaimKey, ...]] = {}
+        #: Who uses each claim of planned pods, and which claims each of them uses, as which consumer.
+        self._users = ClaimUsers()
+        self._claims_of_pod: dict[ClaimingPod, tuple[tuple[ClaimKey, str], ...]] = {}
         self._versions: dict[PoolId, int] = {}
         self._memory = _Memory()
         self._known: Known = _nothing_known
@@ -134,8 +134,9 @@ class ClaimableDevices:
         if isinstance(claims, ClaimRejection) or not self._users:
             return claims
         for claim in claims:
-            planned = self._users[_key(claim)]
-            is_counted = pod.uid in claim.reserved_for or pod in self._claims_of_pod
+            key, consumer = _key(claim), pod.consumer(claim.name)
+            planned = self._users.consumers(key)
+            is_counted = consumer in claim.reserved_for or self._users.has(key, consumer)
             if planned and not is_counted and len(claim.reserved_for) + planned >= MAX_CONSUMERS:
                 return ClaimRejection(REASON_IN_USE)
         return tuple(map(self._as_planned, claims))
@@ -210,7 +211,8 @@ class ClaimableDevices:
             if claim.allocation is None:
                 continue
             if claim.name != EXTENDED_RESOURCES:
-                planned.append(PlannedClaim(claim.namespace, claim.name, claim.uid, claim.allocation))
+                group = pod.group_of(claim.name)
+                planned.append(PlannedClaim(claim.namespace, claim.name, claim.uid, claim.allocation, group=group))
             elif claim.allocation.devices:
                 planned.append(_to_make(pod, claim, claim.allocation))
         return tuple(planned)
@@ -230,9 +232,7 @@ class ClaimableDevices:
         It may if others may use one of its claims, or if other nodes reach something of the same pools.
         """
         slices = self._state.slices
-        return all(not claim.claim for claim in pod.claims) and all(
-            slices.is_of_node(pool, node) for pool in slices.pools(node)
-        )
+        return not pod.may_share and all(slices.is_of_node(pool, node) for pool in slices.pools(node))
 
     # --- changes ---
 
@@ -257,14 +257,13 @@ class ClaimableDevices:
         for claim, allocation in zip(claims, allocations, strict=True):
             if claim.allocation is None and _key(claim) not in self.allocations:
                 self._allocate(_key(claim), allocation)
-            self._users[_key(claim)] += 1
-        self._claims_of_pod[taker.pod] = tuple(map(_key, claims))
+        self._use(taker.pod, [(_key(claim), taker.pod.consumer(claim.name)) for claim in claims])
 
     def _take_decided(self, taker: DeviceTaker) -> None:
         """It is decided what a pod gets, whether or not the cluster changed since then."""
         if taker.pod in self._claims_of_pod:
             return
-        keys = list[ClaimKey]()
+        used = list[tuple[ClaimKey, str]]()
         for planned in taker.claims:
             key, claim = planned.key, self._claims.get(planned.key)
             if planned.requests:
@@ -273,9 +272,14 @@ class ClaimableDevices:
                 continue
             if (claim is None or claim.allocation is None) and key not in self.allocations:
                 self._allocate(key, planned.allocation)
-            self._users[key] += 1
-            keys.append(key)
-        self._claims_of_pod[taker.pod] = tuple(keys)
+            used.append((key, planned.consumer(taker.pod.uid)))
+        self._use(taker.pod, used)
+
+    def _use(self, pod: ClaimingPod, used: Sequence[tuple[ClaimKey, str]]) -> None:
+        """A planned pod uses these claims, each as a consumer."""
+        for key, consumer in used:
+            self._users.add(key, consumer)
+        self._claims_of_pod[pod] = tuple(used)
 
     def _allocate(self, claim: ClaimKey, allocation: ClaimAllocation) -> None:
         self.allocations[claim] = allocation
@@ -285,10 +289,9 @@ class ClaimableDevices:
     def release(self, pod: ClaimingPod) -> None:
         """A pod is not planned any more; what it took and no other planned pod uses comes free."""
         self.waiting.pop(pod, None)
-        for key in self._claims_of_pod.pop(pod, ()):
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key]
+        for key, consumer in self._claims_of_pod.pop(pod, ()):
+            self._users.remove(key, consumer)
+            if key not in self._users:
                 allocation = self.allocations.pop(key, None)
                 if allocation is not None:
                     self._state.allocated.remove(allocation)

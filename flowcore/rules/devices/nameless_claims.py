@@ -24,6 +24,7 @@ def without_names(claims: Sequence[ResourceClaim]) -> NamelessClaims:
             name=_NAME.format(place),
             uid="",
             controller="",
+            controller_group="",
             is_being_deleted=False,
             reserved_for=(),
             is_ours=False,

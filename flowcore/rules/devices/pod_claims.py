@@ -3,7 +3,7 @@
 Source: kube-scheduler plugins/dynamicresources (foreachPodResourceClaim, PreFilter, filterExtendedResources),
 dynamic-resource-allocation resourceclaim. A claim without room for one more consumer is in use: kube-scheduler 1.36
 hears that from the API server when it binds, here the pod waits with the words that kube-scheduler has for a claim in
-use.
+use. A claim that a PodGroup shares has the group for a consumer, in place of its pods (IsForPod, BindTo).
 
 A pod whose extended resources are devices has one more claim, which is made when the pod is bound, by kube-scheduler or
 by the binder. One that has devices before was left by an attempt that failed: who made it deletes it first.
@@ -103,7 +103,11 @@ def asking_anew(pod: ClaimingPod, claims: Claims) -> ClaimingPod | None:
     It has one claim for all, without their constraints.
     """
     made = dict(pod.made)
-    own = {named.name: claims.get((pod.namespace, made.get(named.name, ""))) for named in pod.claims if named.template}
+    own = {
+        named.name: claims.get((pod.namespace, made.get(named.name, "")))
+        for named in pod.claims
+        if named.template and not pod.is_of_group(named)
+    }
     requests = tuple(
         msgspec.structs.replace(request, name=f"{name}/{request.name}")
         for name, claim in own.items()
@@ -135,14 +139,20 @@ def _claim(pod: ClaimingPod, named: PodClaim, claims: Claims) -> ResourceClaim |
         return ClaimRejection(f'could not find ResourceClaim "{pod.namespace}/{name}"')
     if claim.is_being_deleted:
         return ClaimRejection(f'resourceclaim "{claim.name}" is being deleted')
-    if not named.claim and claim.controller != pod.uid:
-        return ClaimRejection(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+    if not named.claim and claim.controller != pod.uid and not _is_of_group(pod, claim):
+        problem = "Pod is not owner" if pod.group is None else f"neither Pod nor PodGroup {pod.group.name} is the owner"
+        return ClaimRejection(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({problem})")
     return claim
+
+
+def _is_of_group(pod: ClaimingPod, claim: ResourceClaim) -> bool:
+    """Whether a claim was made for the PodGroup of a pod. A pod does not know the uid of its group."""
+    return pod.group is not None and claim.controller_group == pod.group.name
 
 
 def _usable(pod: ClaimingPod, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRejection | None:
     if claim.allocation is not None:
-        is_full = len(claim.reserved_for) >= MAX_CONSUMERS and pod.uid not in claim.reserved_for
+        is_full = len(claim.reserved_for) >= MAX_CONSUMERS and pod.consumer(claim.name) not in claim.reserved_for
         return ClaimRejection(REASON_IN_USE) if is_full else None
     for request in claim.requests:
         if not request.alternatives:

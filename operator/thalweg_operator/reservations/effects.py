@@ -34,7 +34,7 @@ class Bind(_Effect, frozen=True, gc=False):
 
 
 class Allocate(_Effect, frozen=True, gc=False):
-    """Give the device claims of a pod their devices, and reserve them for the pod: before it is bound.
+    """Give the device claims of a pod their devices, and reserve them for the pod or its PodGroup: before it is bound.
 
     Attributes:
         reservation: ``Reservation.id``.
@@ -61,15 +61,31 @@ class ReleasedClaim(_Effect, frozen=True, gc=False):
     is_extended: bool = False
 
 
+class ReleasingGroup(_Effect, frozen=True, gc=False):
+    """A PodGroup that reserves claims, none of whose pods uses them."""
+
+    key: GangKey
+    uid: str
+
+
 class ReleaseClaims(_Effect, frozen=True, gc=False):
     """Device claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
 
     Attributes:
         pod: None: no pod reserves them.
+        group: the PodGroup that reserves them in place of its pods; None: none does.
     """
 
     claims: tuple[ReleasedClaim, ...]
     pod: Pod | None = None
+    group: ReleasingGroup | None = None
+
+    @property
+    def consumer(self) -> str:
+        """The uid of whom they are not reserved for any more; "": of nobody."""
+        if self.group is not None:
+            return self.group.uid
+        return "" if self.pod is None else self.pod.uid
 
 
 class BindClaim(_Effect, frozen=True, gc=False):

@@ -32,6 +32,7 @@ from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
     NodeRemoved,
+    ObjectSet,
     PodPut,
     PodRemoved,
     PoliciesChanged,
@@ -42,6 +43,8 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.step.state import State
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.kinds import GROUPS_OF_PODS
+from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -57,6 +60,7 @@ class ApiServer:
     Attributes:
         api: pods as the API server has them, by key.
         nodes: likewise.
+        pod_groups: PodGroups of Kubernetes, likewise.
         devices: likewise, with the claims to them.
         volumes: likewise.
         watch: events that the operator has not seen yet.
@@ -74,6 +78,7 @@ class ApiServer:
         self.policies = tuple(policies)
         self.namespace_labels: tuple[tuple[str, str], ...] | None = (("team", "ml"),)
         self._uids = 0
+        self.pod_groups: dict[GangKey, PodGroup] = {}
         self.devices, self.volumes = ApiClaims(self.publish), ApiVolumes(self.publish)
         self.start()
 
@@ -98,6 +103,8 @@ class ApiServer:
             self.apply(NodePut(node))
         for event in (*self.devices.events(), *self.volumes.events()):
             self.apply(event)
+        for key, group in self.pod_groups.items():
+            self.apply(ObjectSet(GROUPS_OF_PODS, key, group))
         for pod in self.api.values():
             self.apply(PodPut(pod))
         if self.namespace_labels is not None:
@@ -150,6 +157,11 @@ class ApiServer:
         """Pods that are being deleted are gone, as kubelets have it."""
         for key in [key for key, pod in self.api.items() if pod.deleting]:
             self.remove_pod(key)
+
+    def put_pod_group(self, group: PodGroup) -> None:
+        """A PodGroup is created or changed."""
+        self.pod_groups[group.key] = group
+        self.publish(ObjectSet(GROUPS_OF_PODS, group.key, group))
 
     def put_node(self, node: Node) -> None:
         """A node comes or changes."""

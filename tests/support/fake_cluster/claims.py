@@ -100,10 +100,14 @@ class ApiClaims:
             self.claims[key] = value
             self._publish(ObjectSet(RESOURCE_CLAIMS, key, value))
 
-    def make(self, namespace: str, name: str, uid: str, owner: str = "") -> None:
-        """A claim for one device; with an owner, of a template for the pod of this uid."""
+    def make(self, namespace: str, name: str, uid: str, owner: str = "", group: str = "") -> None:
+        """A claim for one device; with an owner, of a template for the pod or the PodGroup of this uid.
+
+        Args:
+            group: name of the PodGroup.
+        """
         (made,) = read_claims([claim(name)])
-        self.put(msgspec.structs.replace(made, namespace=namespace, uid=uid, controller=owner))
+        self.put(msgspec.structs.replace(made, namespace=namespace, uid=uid, controller=owner, controller_group=group))
 
     def remove(self, key: ClaimKey) -> None:
         """A claim goes."""
@@ -144,7 +148,7 @@ class ApiClaims:
         allocation = known.allocation or planned.allocation
         if not allocation.is_like(planned.allocation):
             raise ClaimNotToBeHad("it was allocated otherwise in the meantime")
-        reserved = dict.fromkeys((*known.reserved_for, pod))
+        reserved = dict.fromkeys((*known.reserved_for, planned.consumer(pod)))
         ours = known.is_ours or known.allocation is None
         self.put(
             self._as_reported(
@@ -153,14 +157,14 @@ class ApiClaims:
         )
 
     def release(self, write: ReleaseClaims) -> None:
-        """Claims are not reserved for a pod any more; what is ours and nobody reserves comes free, or is deleted."""
+        """Claims lose a consumer; what is ours and nobody reserves comes free, or is deleted."""
         for ref in write.claims:
             if ref.is_extended and write.pod is not None:
                 self.told.pop(write.pod.uid, None)
             known = self.claims.get((ref.namespace, ref.name))
             if known is None or (ref.uid and known.uid != ref.uid):
                 continue
-            left = tuple(uid for uid in known.reserved_for if write.pod is None or uid != write.pod.uid)
+            left = tuple(uid for uid in known.reserved_for if uid != write.consumer)
             is_free = not left and known.is_ours
             if ref.is_extended and is_free and known.allocation is None:
                 self.remove((known.namespace, known.name))  # nothing keeps it

@@ -39,7 +39,7 @@ class ClaimCopies:
         made, objects = dict(pod.made), self.snapshot.devices
         for named in pod.claims:
             claim = objects.claims.get((pod.namespace, made.get(named.name, ""))) if named.template else None
-            if claim is not None:
+            if claim is not None and not pod.is_of_group(named):
                 made[named.name] = f"{name}-{named.name}"
                 objects.set_claim((pod.namespace, made[named.name]), _fresh(claim, made[named.name], name))
         return msgspec.structs.replace(pod, name=name, uid=name, made=tuple(made.items()))

@@ -15,7 +15,8 @@ from flowcore.questions.scenario.reading.edits import Edits
 def make_claims(edits: Edits, keys: Iterable[str]) -> None:
     """Gives pods without a node the claims of templates that are there.
 
-    The controller makes them as soon as a pod is created, so a manifest of a pod is planned with them.
+    The controller makes them as soon as a pod is created, so a manifest of a pod is planned with them. One that the
+    pods of a PodGroup share is made once.
 
     Args:
         keys: of pods.
@@ -23,7 +24,8 @@ def make_claims(edits: Edits, keys: Iterable[str]) -> None:
     for key in keys:
         pod = edits.scenario.cluster.as_written(key)
         if pod is not None and not pod.node_name and not pod.terminal and pod.pod_class.devices is not None:
-            _make_claims(edits, pod, pod.pod_class.devices)
+            known = edits.scenario.cluster.pods[key].pod_class.devices
+            _make_claims(edits, pod, pod.pod_class.devices if known is None else known)
 
 
 def _make_claims(edits: Edits, pod: Pod, claiming: ClaimingPod) -> None:
@@ -38,11 +40,21 @@ def _make_claims(edits: Edits, pod: Pod, claiming: ClaimingPod) -> None:
 
 
 def _missing(edits: Edits, claiming: ClaimingPod) -> Iterator[tuple[PodClaim, ResourceClaim]]:
-    """Claims that no controller has made, as their templates say."""
-    made = dict(claiming.made)
+    """Claims that no controller has made, or that were made for another pod of the PodGroup, as their templates say."""
+    made, claims = dict(claiming.made), edits.scenario.cluster.devices.claims
     for named in claiming.claims:
         template = edits.scenario.claim_templates.get((claiming.namespace, named.template))
-        name = f"{claiming.name}-{named.name}"
-        is_there = (claiming.namespace, name) in edits.scenario.cluster.devices.claims
-        if template is not None and named.name not in made and not is_there:
-            yield named, msgspec.structs.replace(template, name=name, uid=name, controller=claiming.uid)
+        group = claiming.group if claiming.is_of_group(named) else None
+        owner, uid = (claiming.name, claiming.uid) if group is None else (group.name, group.uid)
+        name = f"{owner}-{named.name}"
+        there = claims.get((claiming.namespace, name))
+        if template is None or named.name in made:
+            continue
+        if there is None:
+            of_group = "" if group is None else group.name
+            yield (
+                named,
+                msgspec.structs.replace(template, name=name, uid=name, controller=uid, controller_group=of_group),
+            )
+        elif group is not None and there.controller_group == group.name:
+            yield named, there

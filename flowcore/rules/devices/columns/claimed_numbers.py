@@ -51,14 +51,14 @@ class ClaimedNumbers:
         if not waiting:
             return None
         # Claims that others may use too, and devices that the pod has already, say more than numbers.
-        if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
+        if len(waiting) < len(claims) or pod.may_share:
             return Claimed(pod.namespace, claims, (), self._sum(tuple(waiting)).kinds)
         return self._sum(claims)
 
     def anew(self, pod: ClaimingPod) -> Numbers:
         """What a pod like this one would ask for that has no devices yet; (): numbers do not say it."""
         claims = self._devices.claims_of(pod)
-        if isinstance(claims, ClaimRejection) or any(named.claim for named in pod.claims):
+        if isinstance(claims, ClaimRejection) or pod.may_share:
             return ()
         return self._sum(claims).numbers
 

@@ -1,10 +1,11 @@
 """Writes what pods have of devices: allocations, reservations, and that they are given back.
 
 Source: kube-scheduler plugins/dynamicresources (bindClaim, Unreserve, PostFilter). A claim gets the finalizer, then its
-allocation together with the pod that reserves it, in one write by the claim's resource version; a claim that has its
-allocation gets one more pod. Each answer shows the claim as it is, so that nothing is read beside, and a write whose
-answer was lost is simply tried again. Writes for one pod go one after the other, its claims in its order. A claim for
-extended resources is made before that, and named in the pod's status after it (``extended_claims``).
+allocation together with who reserves it, the pod or its PodGroup, in one write by the claim's resource version; a claim
+that has its allocation gets one more consumer. Each answer shows the claim as it is, so that nothing is read beside,
+and a write whose answer was lost is simply tried again. Writes for one pod go one after the other, its claims in its
+order. A claim for extended resources is made before that, and named in the pod's status after it
+(``extended_claims``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import msgspec
 import structlog
 
 from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object, read_config
+from flowcore.api.kinds import POD_GROUPS
+from flowcore.model.gang_spec import GangSource
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim
 from thalweg_operator.api.backoff import Backoff
@@ -70,6 +73,14 @@ def _class_config(name: str, texts: Iterable[str]) -> list[WireDeviceConfig]:
     return [config for config in read if config is not None]
 
 
+def _consumer(pod: Pod, planned: PlannedClaim) -> dict[str, str]:
+    """Who reserves a claim (resource/v1 ResourceClaimConsumerReference)."""
+    if planned.group is None:
+        return {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    kind = POD_GROUPS[GangSource.NATIVE]
+    return {"apiGroup": kind.group, "resource": kind.plural, "name": planned.group.name, "uid": planned.group.uid}
+
+
 class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
     """Carries out what is decided about device claims, many at once."""
 
@@ -93,7 +104,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         self._claims = ClaimApi(api_client, shell)
         self._extended = ExtendedClaims(api_client, self._claims)
         super().__init__(WriteQueue("devices", concurrency, self._try, metrics, backoff))
-        #: By pod: its lock, and how many hold or want it.
+        #: By the uid of a pod or a PodGroup: its lock, and how many hold or want it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def put(self, write: Allocate | ReleaseClaims) -> None:
@@ -101,7 +112,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         self._queue.put(write, write.claims[0].namespace)
 
     async def _try(self, write: Allocate | ReleaseClaims, tries: int) -> Outcome:
-        async with self._alone(write.pod):
+        async with self._alone(write.pod.uid if isinstance(write, Allocate) else write.consumer):
             try:
                 return await (self._allocate(write) if isinstance(write, Allocate) else self._release(write, tries))
             except Exception as error:
@@ -109,8 +120,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 raise
 
     @asynccontextmanager
-    async def _alone(self, pod: Pod | None) -> AsyncIterator[None]:
-        uid = "" if pod is None else pod.uid
+    async def _alone(self, uid: str) -> AsyncIterator[None]:
         lock, users = self._locks.get(uid, (asyncio.Lock(), 0))
         self._locks[uid] = lock, users + 1
         try:
@@ -167,7 +177,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         return outcome
 
     async def _reserve(self, write: Allocate, planned: PlannedClaim) -> Outcome | None:
-        """Writes one claim. None: it is allocated as planned, and reserved for the pod.
+        """Writes one claim. None: it is allocated and reserved as planned.
 
         Raises:
             ClaimNotToBeHad: it is another claim now, or has another allocation.
@@ -175,7 +185,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         """
         pod = write.pod
         ref = ReleasedClaim(planned.namespace, planned.name, planned.uid)
-        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        consumer = _consumer(pod, planned)
         for _ in range(_TRIES):
             if not self._shell.is_wanted(write):
                 self._answer(write, Answer.UNWANTED)
@@ -187,7 +197,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
                 raise ClaimNotToBeHad("it is being deleted")
             if claim.allocation is not None and not claim.allocation.is_like(planned.allocation):
                 raise ClaimNotToBeHad("it was allocated otherwise in the meantime")
-            if pod.uid in claim.reserved_for and claim.allocation is not None:
+            if consumer["uid"] in claim.reserved_for and claim.allocation is not None:
                 return None
             status: dict[str, Any] = {"reservedFor": [consumer]}
             if claim.allocation is None:
@@ -224,7 +234,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
             try:
                 if ref.is_extended and write.pod is not None and self._is_there(write.pod):
                     await self._extended.untell(write.pod)
-                outcome = await self._free(ref, write.pod)
+                outcome = await self._free(ref, write)
             except ConnectionLost as error:
                 return retry_after_error(error)
             except Refused as error:
@@ -253,19 +263,20 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         shown = self._shell.cluster.devices.claims.get((ref.namespace, ref.name))
         return shown is None or (bool(ref.uid) and shown.uid != ref.uid)
 
-    async def _free(self, ref: ReleasedClaim, pod: Pod | None) -> Outcome | None:
+    async def _free(self, ref: ReleasedClaim, write: ReleaseClaims) -> Outcome | None:
         """Gives one claim back. None: that is done.
 
         Raises:
             ConnectionLost, Refused: as of the client.
         """
-        # The server removes the pod from the list as it is then.
-        gone = {} if pod is None else {"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
+        # The server removes the consumer from the list as it is then.
+        consumer = write.consumer
+        gone = {"status": {"reservedFor": [{"$patch": "delete", "uid": consumer}]}} if consumer else {}
         known = {"metadata": {"uid": ref.uid}} if ref.uid else {}
         for _ in range(_TRIES):
             shown = await self._claims.patch(ref, known | gone, "status")
             claim = shown.claim
-            is_meant = bool(ref.uid) or (pod is not None and claim.controller == pod.uid)
+            is_meant = bool(ref.uid) or (bool(consumer) and claim.controller == consumer)
             if claim.reserved_for or not claim.is_ours or not is_meant:
                 return None
             metadata = {"uid": claim.uid, "resourceVersion": shown.version}

@@ -379,12 +379,10 @@ class Ledger:
 
         One whose claims are being given back is planned after that: until then they may say either.
         """
-        reservations, held, releasing = self.reservations, self.held, self.device_claims.releasing
+        reservations, held, records = self.reservations, self.held, self.device_claims
         waiting = sorted(self._cluster.waiting.items())
         return [
-            pod
-            for key, pod in waiting
-            if (key not in reservations or key in held) and (key not in releasing or releasing[key].uid != pod.uid)
+            pod for key, pod in waiting if (key not in reservations or key in held) and not records.is_releasing(pod)
         ]
 
     def gang_pods(self) -> dict[str, str]:

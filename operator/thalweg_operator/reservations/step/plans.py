@@ -171,8 +171,8 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
 
 def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> bool:
     """Whether the devices that claims are to get are as free as the plan knew them."""
-    records, pod = state.ledger.device_claims, placement.pod
-    if pod.key in records.releasing and records.releasing[pod.key].uid == pod.uid:
+    records = state.ledger.device_claims
+    if records.is_releasing(placement.pod):
         return False
     if placement.device_claims is None:
         return placement.waits  # victims have them still; a later round says which ones it gets

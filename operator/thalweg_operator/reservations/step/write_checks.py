@@ -53,6 +53,8 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
             )
         case ReleaseClaims():
             # A pod that somebody bound uses its claims.
+            if write.group is not None:
+                return not cluster.runs_pod_of(write.group.key)
             pod = None if write.pod is None else cluster.pods.get(write.pod.key)
             return pod is None or write.pod is None or pod.uid != write.pod.uid or not pod.node_name
         case Nominate():

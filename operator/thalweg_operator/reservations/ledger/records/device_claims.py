@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim, ResourceClaim
 from flowcore.model.resource_slices import DeviceId, PoolId, ResourceSlice
 from thalweg_operator.reservations.ledger.reservation import Reservation
@@ -15,16 +16,14 @@ from thalweg_operator.reservations.ledger.reservation import Reservation
 K = TypeVar("K")
 
 
-class ReleasingPod(msgspec.Struct, gc=False):
-    """Claims that a pod has no use for any more.
+class Releasing(msgspec.Struct, gc=False):
+    """Claims that a pod, or all pods of a PodGroup, have no use for any more.
 
     Attributes:
-        uid: of the pod.
         claims: keys of the claims.
         is_written: they are given back; the watch may not show it yet.
     """
 
-    uid: str
     claims: tuple[ClaimKey, ...]
     is_written: bool = False
 
@@ -34,14 +33,14 @@ class DeviceClaimRecords:
 
     Attributes:
         users: keys of the pods with a reservation that a claim is planned for, by the claim's key.
-        releasing: what pods give back, by the pod's key; meanwhile they are not planned.
+        releasing: what is given back, by the uid of the pod or the PodGroup; meanwhile its pods are not planned.
         ended: reservations that ended without their pod being bound, and whose claims may be written.
         idle_since: since when nobody uses what we allocated, by the claim's key.
     """
 
     def __init__(self) -> None:
         self.users: dict[ClaimKey, set[str]] = {}
-        self.releasing: dict[str, ReleasingPod] = {}
+        self.releasing: dict[str, Releasing] = {}
         self.ended: list[Reservation] = []
         self.idle_since: dict[ClaimKey, float] = {}
         #: Generation of the cluster when others last took something of a device, or a pool changed.
@@ -64,6 +63,14 @@ class DeviceClaimRecords:
         """Reservations that ended since the last call."""
         ended, self.ended = self.ended, []
         return ended
+
+    def is_releasing(self, pod: Pod) -> bool:
+        """Whether claims of a pod are given back."""
+        if not self.releasing:
+            return False
+        devices = pod.pod_class.devices
+        is_of_group = devices is not None and devices.group is not None and devices.group.uid in self.releasing
+        return is_of_group or pod.uid in self.releasing
 
     # --- what others take ---
 

@@ -30,11 +30,18 @@ def refusal(write: Allocate, reason: str) -> str:
 
 def loss(reservation: Reservation, before: ResourceClaim | None, after: ResourceClaim | None) -> str:
     """What a pod is told that a claim is not reserved for any more; "": that did not happen."""
-    uid = reservation.pod.uid
-    if before is None or uid not in before.reserved_for or (after is not None and uid in after.reserved_for):
+    if before is None:
         return ""
-    key = f"{before.namespace}/{before.name}"
-    return f"ResourceClaim {key} is not reserved for it any more"
+    key = before.namespace, before.name
+    planned = next((each for each in reservation.device_claims if each.key == key), None)
+    if planned is None:
+        return ""
+    consumer = planned.consumer(reservation.pod.uid)
+    if consumer not in before.reserved_for or (after is not None and consumer in after.reserved_for):
+        return ""
+    if planned.group is not None:
+        return f"ResourceClaim {before.key} is not reserved for PodGroup {planned.group.name} any more"
+    return f"ResourceClaim {before.key} is not reserved for it any more"
 
 
 def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState:
@@ -74,19 +81,19 @@ def makes_claim(reservation: Reservation) -> bool:
 
 
 def has_claims(cluster: Cluster, reservation: Reservation) -> bool:
-    """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it."""
+    """Whether the watch shows that all claims of a pod have what was planned, and are reserved for it or its group."""
     return all(_shows(cluster, reservation, planned) for planned in reservation.device_claims)
 
 
 def _shows(cluster: Cluster, reservation: Reservation, planned: PlannedClaim) -> bool:
-    """Whether the watch shows that a claim has what was planned, and is reserved for the pod."""
+    """Whether the watch shows that a claim has what was planned, and is reserved as planned."""
     claim = cluster.devices.claims.get(planned.key)
     return (
         claim is not None
         and (claim.uid == planned.uid or (bool(planned.requests) and claim.controller == reservation.pod.uid))
         and claim.allocation is not None
         and claim.allocation.is_like(planned.allocation)
-        and reservation.pod.uid in claim.reserved_for
+        and planned.consumer(reservation.pod.uid) in claim.reserved_for
     )
 
 

@@ -4,6 +4,10 @@ Ours are those that the API server remembers as written by Thalweg. Such a claim
 are pods that wait, are bound by us, and have no reservation. The next round may take it up; what it does not take comes
 free. Pods that are gone, or were never known, are the affair of Kubernetes' controller.
 
+A PodGroup reserves a claim for its pods. It is such a consumer while none of its pods has a node, and those that use
+the claim are such pods, at least one. kube-scheduler does so where it finds no room for the group (PodGroupPostFilter).
+A group without waiting pods keeps its claims until it is deleted, as with Kubernetes' controller.
+
 A claim that we made for the extended resources of a pod is left over likewise, with devices or without. It is deleted:
 what the pod gets from the next plan may be offered by its node.
 """
@@ -11,13 +15,14 @@ what the pod gets from the next plan may be offered by its node.
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import Final
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.pods import Pod
-from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim
+from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.step.before_binding.releasing import release
 from thalweg_operator.reservations.step.state import State
@@ -30,23 +35,50 @@ def free_leftovers(state: State) -> None:
     """Frees what was left over for long enough."""
     records, left = state.ledger.device_claims, _leftovers(state)
     records.idle_since = {key: records.idle_since.get(key, state.now) for key in left}
-    pods: dict[str, tuple[Pod, list[ReleasedClaim]]] = {}
+    given: dict[str, tuple[_Consumer, list[ReleasedClaim]]] = {}
     for key, consumers in left.items():
         if state.now - records.idle_since[key] < IDLE_SECONDS:
             continue
         records.idle_since[key] = state.now  # should that fail
         claim = state.cluster.devices.claims[key]
         ref = ReleasedClaim(*key, claim.uid, is_extended=claim.is_extended)
-        for pod in consumers:
-            pods.setdefault(pod.key, (pod, []))[1].append(ref)
+        for consumer in consumers:
+            given.setdefault(consumer.uid, (consumer, []))[1].append(ref)
         if not consumers:
             release(state, ReleaseClaims((ref,)))
-    for pod, refs in pods.values():
-        release(state, ReleaseClaims(tuple(refs), pod))
+    for consumer, refs in given.values():
+        release(state, ReleaseClaims(tuple(refs), consumer.pod, consumer.group))
 
 
-def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
-    """Claims that have what we allocated and nobody uses, by key, each with the pods that reserve it."""
+@dataclass(frozen=True, slots=True)
+class _Consumer:
+    """A waiting pod that reserves a claim, or a PodGroup that does so for waiting pods."""
+
+    uid: str
+    pod: Pod | None = None
+    group: ReleasingGroup | None = None
+
+
+class _WaitingPods:
+    """The waiting pods that may use claims, by their uids, and by those of their PodGroups."""
+
+    def __init__(self, state: State) -> None:
+        self.by_uid: dict[str, Pod] = {}
+        self._of_group: dict[str, list[tuple[Pod, ClaimingPod]]] = {}
+        for pod in state.cluster.waiting.values():
+            devices = pod.pod_class.devices
+            if devices is not None or pod.extended:
+                self.by_uid[pod.uid] = pod
+            if devices is not None and devices.group is not None and devices.group.claims:
+                self._of_group.setdefault(devices.group.uid, []).append((pod, devices))
+
+    def sharing(self, group: str, claim: ResourceClaim) -> list[Pod]:
+        """The pods that use a claim as this PodGroup."""
+        return [pod for pod, devices in self._of_group.get(group, ()) if devices.consumer(claim.name) == group]
+
+
+def _leftovers(state: State) -> dict[ClaimKey, list[_Consumer]]:
+    """Claims that have what we allocated and nobody uses, by key, each with those that reserve it."""
     candidates = {
         key: claim
         for key, claim in state.cluster.devices.claims.items()
@@ -54,31 +86,38 @@ def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
     }
     if not candidates:
         return {}
-    waiting = {
-        pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None or pod.extended
-    }
-    return {
-        key: [waiting[uid] for uid in _users(claim, waiting)]
-        for key, claim in candidates.items()
-        if _is_left(state, claim, waiting)
-    }
+    waiting, left = _WaitingPods(state), dict[ClaimKey, list[_Consumer]]()
+    for key, claim in candidates.items():
+        if key in state.ledger.device_claims.users:
+            continue
+        consumers = [_idle_consumer(state, uid, claim, waiting) for uid in _users(claim, waiting.by_uid)]
+        idle = [consumer for consumer in consumers if consumer is not None]
+        if len(idle) == len(consumers):
+            left[key] = idle
+    return left
 
 
 def _users(claim: ResourceClaim, waiting: Container[str]) -> tuple[str, ...]:
-    """Uids of the pods that reserve a claim, or for which it was made before it was reserved."""
+    """Uids of those that reserve a claim, or of the pod for which it was made before it was reserved."""
     is_made = claim.is_extended and not claim.reserved_for and claim.controller in waiting
     return (claim.controller,) if is_made else claim.reserved_for
 
 
-def _is_left(state: State, claim: ResourceClaim, waiting: dict[str, Pod]) -> bool:
-    ledger = state.ledger
-    if (claim.namespace, claim.name) in ledger.device_claims.users:
+def _idle_consumer(state: State, uid: str, claim: ResourceClaim, waiting: _WaitingPods) -> _Consumer | None:
+    """Who reserves a claim; None: it may use the claim, or it is not for us to say."""
+    pod = waiting.by_uid.get(uid)
+    if pod is not None:
+        return _Consumer(uid, pod) if _is_idle(state, pod) else None
+    pods = waiting.sharing(uid, claim)
+    gang = pods[0].gang if pods else None
+    if gang is None or state.cluster.runs_pod_of(gang.key) or not all(_is_idle(state, each) for each in pods):
+        return None
+    return _Consumer(uid, group=ReleasingGroup(gang.key, uid))
+
+
+def _is_idle(state: State, pod: Pod) -> bool:
+    """Whether a waiting pod is to be bound by us, and is not on its way to a node."""
+    if pod.key in state.ledger.reservations or state.ledger.device_claims.is_releasing(pod):
         return False
-    for uid in _users(claim, waiting):
-        pod = waiting.get(uid)
-        if pod is None or pod.key in ledger.reservations or pod.key in ledger.device_claims.releasing:
-            return False
-        policy = state.policy_of(pod)
-        if policy is None or delivery_of(policy).owner is not Owner.BINDER:
-            return False
-    return True
+    policy = state.policy_of(pod)
+    return policy is not None and delivery_of(policy).owner is Owner.BINDER
