@@ -238,10 +238,49 @@ def crowd(count: int, *, nodes: list[Node], slices: list[Manifest], least: int =
     return replace(known, devices=devices_of(slices, [made_for("train-gpu")]), gangs={gang.name: gang})
 
 
+def test_a_gang_goes_to_a_node_with_room_for_all() -> None:
+    """One allocation serves all of them, in one round, though the first pod alone would take another node."""
+    nodes = [*SMALL, LARGE]
+    slices = [slice_of(each.name, 1) for each in nodes]
+    alone = run_round(crowd(1, nodes=nodes, slices=slices))
+    assert [each.node.partition("-")[0] for each in alone.placements] == ["small"]
+    result = run_round(crowd(4, nodes=nodes, slices=slices))
+    assert [each.node for each in result.placements] == ["large"] * 4
+    devices = dynamic_resources.claimable_devices(result.after)
+    assert len(devices.allocations) == 1
+    for each in result.placements:
+        assert each.pod.pod_class.devices is not None
+        (planned,) = devices.planned_claims(each.pod.pod_class.devices) or ()
+        assert planned.group == GroupConsumer("train", "group")
+
+
+def test_no_node_has_room_for_the_gang() -> None:
+    """Nothing is placed, and the reason names the domain that it needs."""
+    result = run_round(crowd(4, nodes=SMALL, slices=[slice_of(each.name, 1) for each in SMALL]))
+    assert not result.placements
+    assert {HOSTNAME in each.reason for each in result.unplaced} == {True}
+
+
+def test_more_pods_than_the_gang_needs() -> None:
+    """Those that it needs are placed where they have room together, the others wait beside them."""
+    result = run_round(crowd(4, nodes=SMALL, slices=[slice_of("small-1", 1)], least=2))
+    assert [each.node for each in result.placements] == ["small-1"] * 2
+    assert len(result.unplaced) == 2
+
+
 def test_devices_that_all_nodes_reach() -> None:
     """The pods need not be on one node."""
     result = run_round(crowd(6, nodes=SMALL, slices=[slice_of("fabric", 1, allNodes=True)]))
     assert sorted(each.node for each in result.placements) == sorted(2 * [each.name for each in SMALL])
+
+
+def test_pods_of_a_basic_group() -> None:
+    """They are no gang, and go to one node all the same: as many as it has room for."""
+    pods = [in_gang(member(f"p{number}"), "") for number in range(3)]
+    devices = devices_of([slice_of(each.name, 1) for each in SMALL], [made_for("train-gpu")])
+    result = run_round(replace(snapshot(SMALL, pods), devices=devices))
+    assert len(result.placements) == 2
+    assert len({each.node for each in result.placements}) == 1
 
 
 def test_later_pods_follow_the_allocation() -> None:
@@ -252,6 +291,17 @@ def test_later_pods_follow_the_allocation() -> None:
     has["status"]["reservedFor"] = [{"uid": "group"}]
     result = run_round(replace(known, devices=devices_of([slice_of(each.name, 1) for each in nodes], [has])))
     assert [each.node for each in result.placements] == ["small-2"] * 2
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 2))
+def test_a_gang_is_placed_if_a_node_has_room(rooms: list[int], count: int, without: int) -> None:
+    """With devices of their own nodes: exactly if one node with a device has room for all of them."""
+    nodes = [labelled(f"n{number}", 1000 * room) for number, room in enumerate(rooms)]
+    slices = [slice_of(each.name, int(number >= without)) for number, each in enumerate(nodes)]
+    result = run_round(crowd(count, nodes=nodes, slices=slices))
+    assert len(result.placements) == (count if max(rooms[without:], default=0) >= count else 0)
+    assert len({each.node for each in result.placements}) <= 1
 
 
 # --- dumps ---

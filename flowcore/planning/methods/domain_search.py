@@ -182,7 +182,7 @@ class DomainSearch:
             else before.capacity.fit_counts(self._start[number])
             for number in members
         }
-        return needs_of(members, self._group.required, demands, fits, before.capacity)
+        return needs_of(members, self._group.required, demands, fits, before.capacity.free, before.capacity)
 
     def _wishes(self, number: int) -> Int64s:
         """int64[N]: what a pod of a demand pays for a node beside what the cost model asks."""

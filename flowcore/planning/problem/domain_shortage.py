@@ -83,7 +83,8 @@ def _needs(
     capacity: FreeCapacity | None = None,
 ) -> list[Need]:
     demands = {number: problem.demands[number] for number in entry[1]}
-    return needs_of(entry[1], group.required, demands, fits, capacity)
+    free = problem.snapshot.allocatable if capacity is None else capacity.free
+    return needs_of(entry[1], group.required, demands, fits, free, capacity)
 
 
 def _freest(problem: Problem, gang: Gang, needs: Sequence[Need]) -> str:

@@ -16,7 +16,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.group_choices import ChooseGroups
+from flowcore.planning.group_choices import ChooseGroups, FormClaimGangs
 from flowcore.planning.group_choices.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
@@ -135,6 +135,7 @@ class Round:
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
+            FormClaimGangs(),
             ChooseGroups(),
             KeepQueueLimits(),
             PlaceReplacements(),

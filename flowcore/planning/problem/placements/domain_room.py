@@ -49,6 +49,7 @@ def needs_of(
     required: Mapping[int, int],
     demands: Mapping[int, Demand],
     fits: Mapping[int, Int64s],
+    free: Int64s,
     capacity: FreeCapacity | None,
 ) -> list[Need]:
     """What a gang needs, the kind of which it needs most first.
@@ -58,6 +59,7 @@ def needs_of(
         required: demand -> how many pods of it the atomic group needs. Of a demand that several gangs share each may
             need only some.
         fits: demand -> int64[N], how many of its pods each node has room for.
+        free: int64[N, R], the room that this is about.
         capacity: what is placed, for rules between pods; None: nothing is.
     """
     by_requests: dict[bytes, Need] = {}
@@ -70,9 +72,15 @@ def needs_of(
         count, wanted, kind = min(required.get(index, 0), len(places)), len(places), demand.requests.tobytes()
         before = by_requests.get(kind)
         if before is not None:
-            # Pods of a kind may be kept to different nodes. No node takes more of both than of the one that fits more.
+            # Pods of a kind may be kept to different nodes. No node takes more of both than of the one that fits more,
+            # unless each pod is a demand of its own (devices): then no more than amounts allow.
             count, wanted = count + before.count, wanted + before.wanted
-            usable, fitting = usable | before.usable, np.maximum(fitting, before.fits)
+            usable, larger = usable | before.usable, np.maximum(fitting, before.fits)
+            fitting = (
+                larger
+                if demand.group.pod_class.fits_by_amounts
+                else np.maximum(larger, np.minimum(fitting + before.fits, count_fitting(demand.requests, free)))
+            )
         by_requests[kind] = Need(demand.requests, count, wanted, usable, fitting)
     return sorted(by_requests.values(), key=lambda need: -need.count)
 
