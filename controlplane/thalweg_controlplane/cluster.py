@@ -41,7 +41,8 @@ class ControlPlane:
     and writes `<name>.log` into the workdir. A given workdir is kept, a temporary one removed
     (`WorkFolder`).
     `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
-    `audit` makes the API server write `audit_log`; `scheduler_gates` are feature gates of kube-scheduler.
+    `audit` makes the API server write `audit_log`; `scheduler_gates` are feature gates of kube-scheduler, `gates` those
+    of API server and controller manager.
     Raises ComponentFailed when a component does not become ready.
     """
 
@@ -56,6 +57,7 @@ class ControlPlane:
         scheduler_config: str | None = None,
         audit: bool = False,
         scheduler_gates: Sequence[str] = (),
+        gates: Sequence[str] = (),
     ) -> None:
         self._binaries = binaries
         self._given_workdir = workdir
@@ -71,7 +73,7 @@ class ControlPlane:
             if wanted
         ]
         self._scheduler_config = scheduler_config
-        self._features = Features(controller_manager, audit, tuple(scheduler_gates))
+        self._features = Features(controller_manager, audit, tuple(scheduler_gates), tuple(gates))
         self._temporary: WorkFolder | None = None
         self._layout: Layout | None = None
         self._children: dict[str, Child] = {}

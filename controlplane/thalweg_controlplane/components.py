@@ -56,11 +56,13 @@ class Features:
         controller_manager: whether a controller manager runs.
         audit: whether the API server writes `Layout.audit_log`.
         scheduler_gates: feature gates of kube-scheduler, for example `GangScheduling=true`.
+        gates: likewise of the API server and the controller manager.
     """
 
     controller_manager: bool = True
     audit: bool = False
     scheduler_gates: Sequence[str] = ()
+    gates: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def argv(component: str, layout: Layout, binaries: Binaries, features: Features)
     flags = {
         ETCD: _etcd(layout),
         API_SERVER: _api_server(layout, features, binaries.minor_version),
-        CONTROLLER_MANAGER: _controller_manager(layout, binaries.minor_version),
+        CONTROLLER_MANAGER: _controller_manager(layout, features, binaries.minor_version),
         SCHEDULER: _scheduler(layout, features),
     }[component]
     return [binaries.controlplane, component, *flags]
@@ -248,6 +250,7 @@ def _api_server(layout: Layout, features: Features, minor_version: str) -> list[
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         *gangs,
+        *_gates(features.gates),
         *useless,
         *(audit if features.audit else []),
     ]
@@ -264,7 +267,11 @@ def _serving(layout: Layout, port: int) -> list[str]:
     ]
 
 
-def _controller_manager(layout: Layout, minor_version: str) -> list[str]:
+def _gates(gates: Sequence[str]) -> list[str]:
+    return [f"--feature-gates={','.join(gates)}"] if gates else []
+
+
+def _controller_manager(layout: Layout, features: Features, minor_version: str) -> list[str]:
     eager = ("deployment", "replicaset", "job", "namespace", "serviceaccount-token", "gc")
     return [
         f"--kubeconfig={layout.kubeconfig}",
@@ -273,6 +280,7 @@ def _controller_manager(layout: Layout, minor_version: str) -> list[str]:
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         *([_GANG_CONTROLLER] if _GANG_FEATURES[minor_version] else []),
+        *_gates(features.gates),
         *(f"--concurrent-{controller}-syncs=20" for controller in eager),
         "--profiling=false",
         *_serving(layout, layout.ports.controller_manager),
@@ -280,7 +288,7 @@ def _controller_manager(layout: Layout, minor_version: str) -> list[str]:
 
 
 def _scheduler(layout: Layout, features: Features) -> list[str]:
-    gates = [f"--feature-gates={','.join(features.scheduler_gates)}"] if features.scheduler_gates else []
+    gates = _gates(features.scheduler_gates)
     return [f"--config={layout.scheduler_config}", *gates, *_serving(layout, layout.ports.scheduler)]
 
 
