@@ -26,11 +26,11 @@ from thalweg_operator.reservations.steering.nominations import nominations
 from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, Policy, ReschedulingMode, ReschedulingPolicy
-from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
+from flowcore.model.resource_claims import ClaimingPod, ExtendedRequest, ExtendedRequests, PodClaim
 from flowcore.model.volumes import ClaimVolume
 
 #: What the API server answers, and why; a binding alone may be refused without a reason.
@@ -64,6 +64,10 @@ def room(name: str, cpu: int, offered: int = 0) -> Node:
     """A node; ``offered``: how many devices it offers itself, by their resource."""
     devices = ((DEVICES, offered),) if offered else ()
     return Node(name, allocatable=(("cpu", cpu), ("pods", 10), *devices))
+
+
+#: A PodGroup, and a claim that it shares with its pods.
+GROUP, GROUP_UID, OF_GROUP = GangKey(GangSource.NATIVE, NAMESPACE, "train"), "group", PodClaim("gpu", template="t")
 
 
 def gang(name: str, count: int) -> GangRef:
@@ -348,6 +352,23 @@ class Claims(Gangs):
         pod_class = msgspec.structs.replace(sized(100), devices=devices)
         self.world.create_pod(f"shares-{uid}", uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME)
 
+    @precondition(lambda self: self.made < 10)
+    @rule(count=st.sampled_from((1, 2, 2)))
+    def pods_of_a_group_come(self, count: int) -> None:
+        """They share a claim that was made for their PodGroup, of which two pods run at least."""
+        if GROUP not in self.world.pod_groups:
+            group = PodGroup(GROUP, GangSpec(min_member=2), uid=GROUP_UID, claims=(OF_GROUP,))
+            self.world.put_pod_group(group)
+            self.world.devices.make(NAMESPACE, "of-group", "claim-of-group", owner=GROUP_UID, group=GROUP.name)
+        for _ in range(count):
+            self.made += 1
+            uid = f"c{self.made}"
+            devices = ClaimingPod(NAMESPACE, f"member-{uid}", uid, (OF_GROUP,), ((OF_GROUP.name, "of-group"),))
+            pod_class = msgspec.structs.replace(sized(100), devices=devices)
+            self.world.create_pod(
+                f"member-{uid}", uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, gang=GangRef(GROUP)
+            )
+
     @precondition(lambda self: self.world.devices.claims)
     @rule(at=st.integers(0, 9), ready=st.sampled_from((True, True, False)))
     def a_driver_reports(self, at: int, ready: bool) -> None:  # noqa: FBT001 - hypothesis calls it
@@ -385,7 +406,8 @@ class Claims(Gangs):
 
     def others_act(self) -> None:
         """Kubernetes' controller removes pods that are gone; drivers get devices ready."""
-        self.world.devices.follow_pods({pod.uid for pod in self.world.api.values()} | {"a pod of others"})
+        uids = {pod.uid for pod in self.world.api.values()}
+        self.world.devices.follow_pods(uids | {"a pod of others", GROUP_UID})
 
     def check_the_end(self) -> None:
         """And every allocation of ours is of a pod that is bound, or that could be."""
@@ -400,6 +422,9 @@ class Claims(Gangs):
         self.others_act()
         self.world.settle()
         bound = {pod.uid for pod in self.world.api.values() if pod.node_name}
+        members = [pod for pod in self.world.api.values() if pod.gang == GangRef(GROUP)]
+        if not members or any(pod.node_name for pod in members):
+            bound.add(GROUP_UID)  # it keeps what it has when its pods are gone
         for known in devices.claims.values():
             if known.is_ours and (known.allocation is not None or known.is_extended):
                 assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod, or is left over"
