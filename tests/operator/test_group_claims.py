@@ -24,8 +24,8 @@ CLAIM = NAMESPACE, "train-gpu"
 class GroupCase(DeviceCase):
     """Nodes with devices, and a PodGroup whose pods share a claim for one of them."""
 
-    def __init__(self, a: int = 1, b: int = 0, *, least: int = 2) -> None:
-        super().__init__(a, b)
+    def __init__(self, a: int = 1, b: int = 0, *, least: int = 2, later: bool = False) -> None:
+        super().__init__(a, b, later=later)
         self.put_pod_group(PodGroup(KEY, GangSpec(min_member=least), uid="group", claims=(SHARED,)))
         self.devices.make(*CLAIM, "claim", owner="group", group="train")
         self.show()
@@ -173,12 +173,12 @@ def test_a_group_without_waiting_pods() -> None:
 
 
 def test_a_reservation_that_somebody_takes_away() -> None:
-    """Before the pods are bound: they are planned anew, and told of the group's claim."""
-    case = GroupCase()
+    """While devices get ready: the pods are planned anew, and told of the group's claim."""
+    case = GroupCase(later=True)
     for name in "pq":
         case.member(name)
     case.round()
-    case.answer(Allocate)
+    case.settle()
     allocated = case.devices.claims[CLAIM]
     case.devices.put(msgspec.structs.replace(allocated, reserved_for=()))
     case.show()
