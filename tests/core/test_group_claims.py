@@ -283,6 +283,21 @@ def test_pods_of_a_basic_group() -> None:
     assert len({each.node for each in result.placements}) == 1
 
 
+def test_groups_that_name_the_same_claim() -> None:
+    """They are no gang together: a node has room for one of them, and that one does not wait for the other."""
+    named, pods = PodClaim("gpu", claim="c"), list[PendingPod]()
+    for name in ("first", "second"):
+        group = ClaimingGroup(name, name, (named,))
+        for number in range(2):
+            claiming = ClaimingPod("default", f"{name}-{number}", f"{name}-{number}", (named,), group=group)
+            pods.append(in_gang(claiming, f"PodGroup default/{name}"))
+    gangs = {pod.gangs[0]: Gang(pod.gangs[0], 2) for pod in pods}
+    devices = devices_of([slice_of("small-1", 1)], [claim("c")])
+    result = run_round(replace(snapshot(SMALL, pods), devices=devices, gangs=gangs))
+    assert [each.node for each in result.placements] == ["small-1"] * 2
+    assert len({each.pod.gangs[0] for each in result.placements}) == 1
+
+
 def test_later_pods_follow_the_allocation() -> None:
     """The claim has its device: pods go where that is, and no domain is chosen."""
     nodes = [*SMALL, LARGE]

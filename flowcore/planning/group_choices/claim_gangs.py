@@ -36,18 +36,19 @@ def with_claim_gangs(snapshot: Snapshot) -> Snapshot:
     if not sharing or not _has_devices_by_node(snapshot):
         return snapshot
     devices = claimable_devices(snapshot)
-    names = {pod.key: _waiting_claims(pod, devices) for pod in sharing}
-    policies: dict[str, set[str]] = {}
+    claims = {pod.key: _waiting_claims(pod, devices) for pod in sharing}
+    users: dict[str, set[tuple[str, str]]] = {}
     for pod in sharing:
-        for name in names[pod.key]:
-            policies.setdefault(name, set()).add(pod.policy)
-    # Plans of several policies may be delivered in several ways, and are not carried out together.
-    gangs = {name: Gang(name, 0, topology_key=HOSTNAME) for name, known in policies.items() if len(known) == 1}
+        for name, group in claims[pod.key]:
+            users.setdefault(name, set()).add((pod.policy, group))
+    # Plans of several policies may be delivered in several ways, and are not carried out together. PodGroups that name
+    # the same claim do not wait for each other.
+    gangs = {name: Gang(name, 0, topology_key=HOSTNAME) for name, known in users.items() if len(known) == 1}
     if not gangs:
         return snapshot
 
     def with_gangs(pod: PendingPod) -> PendingPod:
-        own = tuple(name for name in names.get(pod.key, ()) if name in gangs)
+        own = tuple(name for name, _ in claims.get(pod.key, ()) if name in gangs)
         return msgspec.structs.replace(pod, gangs=(*pod.gangs, *own)) if own else pod
 
     return replace(snapshot, pending=tuple(map(with_gangs, snapshot.pending)), gangs={**snapshot.gangs, **gangs})
@@ -59,14 +60,17 @@ def _may_share(pod: PendingPod) -> bool:
     return devices is not None and pod.victim is None and any(map(devices.is_of_group, devices.claims))
 
 
-def _waiting_claims(pod: PendingPod, known: ClaimableDevices) -> list[str]:
-    """The claims of a pod that its PodGroup shares and that ask for devices and have none."""
+def _waiting_claims(pod: PendingPod, known: ClaimableDevices) -> list[tuple[str, str]]:
+    """The claims of a pod that its PodGroup shares and that ask for devices and have none, each with the group."""
     devices = pod.pod_class.devices
     claims = () if devices is None else known.claims_of(devices)
     if devices is None or isinstance(claims, ClaimRejection):
         return []
-    waiting = (claim for claim in claims if claim.requests and claim.allocation is None)
-    return [f"ResourceClaim {claim.key}" for claim in waiting if devices.group_of(claim.name) is not None]
+    return [
+        (f"ResourceClaim {claim.key}", group.name)
+        for claim in claims
+        if claim.requests and claim.allocation is None and (group := devices.group_of(claim.name)) is not None
+    ]
 
 
 def _has_devices_by_node(snapshot: Snapshot) -> bool:
