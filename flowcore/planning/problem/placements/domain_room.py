@@ -63,6 +63,7 @@ def needs_of(
         capacity: what is placed, for rules between pods; None: nothing is.
     """
     by_requests: dict[bytes, Need] = {}
+    by_amounts: dict[bytes, Int64s] = {}
     for index, places in members.items():
         demand, constraints = demands[index], demands[index].constraints
         usable = demand.allowed
@@ -76,11 +77,12 @@ def needs_of(
             # unless each pod is a demand of its own (devices): then no more than amounts allow.
             count, wanted = count + before.count, wanted + before.wanted
             usable, larger = usable | before.usable, np.maximum(fitting, before.fits)
-            fitting = (
-                larger
-                if demand.group.pod_class.fits_by_amounts
-                else np.maximum(larger, np.minimum(fitting + before.fits, count_fitting(demand.requests, free)))
-            )
+            if demand.group.pod_class.fits_by_amounts:
+                fitting = larger
+            else:
+                if kind not in by_amounts:
+                    by_amounts[kind] = count_fitting(demand.requests, free)
+                fitting = np.maximum(larger, np.minimum(fitting + before.fits, by_amounts[kind]))
         by_requests[kind] = Need(demand.requests, count, wanted, usable, fitting)
     return sorted(by_requests.values(), key=lambda need: -need.count)
 
