@@ -311,7 +311,8 @@ class ApiServer:
             assert all(offered.get(extended.resource) for extended in write.pod.extended), "bound without devices"
         for planned in claims:
             known = self.devices.claims[planned.key]
-            assert planned.consumer(write.pod.uid) in known.reserved_for, f"{write.pod.key} is bound without {planned.name}"
+            is_reserved = planned.consumer(write.pod.uid) in known.reserved_for
+            assert is_reserved, f"{write.pod.key} is bound without {planned.name}"
             assert known.allocation is not None
             assert not known.awaited, f"{write.pod.key} is bound, and its devices are not ready"
             assert all(held[each.device] == 1 for each in known.allocation.devices), "a device is had twice"
