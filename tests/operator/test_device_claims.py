@@ -480,3 +480,21 @@ async def test_what_is_given_back_of_a_group(
         assert await scene.answer(RELEASE_OF_GROUP) == (Answer.DONE, "")
     assert server.status["reservedFor"] == left
     assert ("allocation" in server.status) == bool(left)
+
+
+async def test_what_is_given_back_for_a_group_comes_after_what_was_written_for_its_pod(tmp_path: Path) -> None:
+    """The pod was given up while its claim was being written: nothing stays allocated."""
+    server, gate = ClaimServer(), asyncio.Event()
+
+    async def slowly(_request: web.Request) -> None:
+        await gate.wait()
+
+    server.meanwhile = [slowly]
+    async with writing(server, tmp_path) as scene:
+        scene.writer.put(FOR_GROUP)
+        scene.writer.put(msgspec.structs.replace(RELEASE_OF_GROUP, pod=POD))
+        await asyncio.sleep(0.05)
+        assert (scene.answers, server.patches) == ([], [])
+        gate.set()
+        await until(lambda: len(scene.answers) == 2, 10, lambda: "both answers")
+    assert server.status == {"reservedFor": []}

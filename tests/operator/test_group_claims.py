@@ -98,15 +98,33 @@ def test_a_pod_that_does_not_come() -> None:
     assert len(set(case.nodes_of_pods().values())) == 1
 
 
-def test_no_pod_of_the_group_comes() -> None:
-    """The devices are kept for a while: a next plan may take them up. Then they come free."""
-    case = GroupCase(a=1, b=1)
+def test_a_write_that_comes_late() -> None:
+    """Pods are given up while their claim is being written: others may get the devices before. It comes free at once."""
+    case = GroupCase()
     for name in "pq":
         case.member(name)
     case.round()
+    late = case.writes[0]
+    assert isinstance(late, Allocate)
+    case.send(1, Answer.REFUSED, reason="a webhook says no")
+    assert not case.ledger.reservations
+    case.devices.allocate(late, 1)
+    case.show()
+    assert case.reserved == ("group",)
+    assert case.ledger.plannable() == [], "no pod of the group takes it up"
     case.answer(Allocate)
-    case.answer(Allocate, Answer.REFUSED, "a webhook says no")
+    case.answer(ReleaseClaims)
+    case.show()
+    assert case.ledger.plannable() == [], "the write for the other pod may come late, too"
     case.settle()
+    assert (case.device(CLAIM[1]), case.reserved) == (None, ())
+    assert len(case.ledger.plannable()) == 2
+
+
+def test_no_pod_of_the_group_comes() -> None:
+    """The devices are kept for a while: a next plan may take them up. Then they come free."""
+    case = GroupCase(a=1, b=1, later=True)
+    left_over(case)
     assert not case.ledger.reservations
     assert case.reserved == ("group",), "as with kube-scheduler"
     case.let_time_pass()
@@ -117,6 +135,7 @@ def test_no_pod_of_the_group_comes() -> None:
     case.settle()
     assert (case.device(CLAIM[1]), case.reserved) == (None, ())
     assert len(case.ledger.plannable()) == 3
+    case.pass_time(30)
     case.round()
     case.settle()
     assert case.reserved == ("group",)
@@ -138,18 +157,18 @@ def test_a_next_plan_takes_it_up() -> None:
 
 
 def left_over(case: GroupCase) -> None:
-    """The group has devices, and no pod of it comes."""
+    """The group has devices, which do not get ready: no pod of it comes."""
     for name in "pq":
         case.member(name)
     case.round()
-    case.answer(Allocate)
-    case.answer(Allocate, Answer.REFUSED, "no")
+    case.settle()
+    case.devices.report(CLAIM, ready=False)
     case.settle()
 
 
 def test_a_pod_of_the_group_runs() -> None:
     """Somebody bound it: the devices are its own, before they are given back and while that is under way."""
-    case = GroupCase()
+    case = GroupCase(later=True)
     left_over(case)
     case.let_time_pass()
     assert case.kinds() == ["ReleaseClaims"]
@@ -163,7 +182,7 @@ def test_a_pod_of_the_group_runs() -> None:
 
 def test_a_group_without_waiting_pods() -> None:
     """It keeps its devices until it is deleted: that is the affair of Kubernetes' controller."""
-    case = GroupCase()
+    case = GroupCase(later=True)
     left_over(case)
     for name in "pq":
         case.remove_pod(f"{NAMESPACE}/{name}")

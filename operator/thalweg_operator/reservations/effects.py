@@ -72,7 +72,7 @@ class ReleaseClaims(_Effect, frozen=True, gc=False):
     """Device claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
 
     Attributes:
-        pod: None: no pod reserves them.
+        pod: whose claims they are; what was asked for this pod is written before. None: of no pod alone.
         group: the PodGroup that reserves them in place of its pods; None: none does.
     """
 

@@ -81,6 +81,13 @@ def _consumer(pod: Pod, planned: PlannedClaim) -> dict[str, str]:
     return {"apiGroup": kind.group, "resource": kind.plural, "name": planned.group.name, "uid": planned.group.uid}
 
 
+def _whose(write: Allocate | ReleaseClaims) -> str:
+    """The uid of whose writes this one goes in line with."""
+    if isinstance(write, Allocate):
+        return write.pod.uid
+    return write.consumer if write.pod is None else write.pod.uid
+
+
 class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
     """Carries out what is decided about device claims, many at once."""
 
@@ -112,7 +119,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
         self._queue.put(write, write.claims[0].namespace)
 
     async def _try(self, write: Allocate | ReleaseClaims, tries: int) -> Outcome:
-        async with self._alone(write.pod.uid if isinstance(write, Allocate) else write.consumer):
+        async with self._alone(_whose(write)):
             try:
                 return await (self._allocate(write) if isinstance(write, Allocate) else self._release(write, tries))
             except Exception as error:

@@ -52,9 +52,11 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
                 and not ledger.ends
             )
         case ReleaseClaims():
-            # A pod that somebody bound uses its claims.
+            # A pod that somebody bound uses its claims. Those of a group are planned for other pods too.
             if write.group is not None:
-                return not cluster.runs_pod_of(write.group.key)
+                users = ledger.device_claims.users
+                is_used = any((claim.namespace, claim.name) in users for claim in write.claims)
+                return not is_used and not cluster.runs_pod_of(write.group.key)
             pod = None if write.pod is None else cluster.pods.get(write.pod.key)
             return pod is None or write.pod is None or pod.uid != write.pod.uid or not pod.node_name
         case Nominate():

@@ -21,11 +21,11 @@ class Releasing(msgspec.Struct, gc=False):
 
     Attributes:
         claims: keys of the claims.
-        is_written: they are given back; the watch may not show it yet.
+        writes: how many writes are not answered yet. Once all are, the watch may still have to show it.
     """
 
-    claims: tuple[ClaimKey, ...]
-    is_written: bool = False
+    claims: tuple[ClaimKey, ...] = ()
+    writes: int = 0
 
 
 class DeviceClaimRecords:

@@ -1,14 +1,15 @@
 """Devices that pods have no use for any more are given back, and the pods are planned again once that is seen.
 
 What is reserved for a PodGroup stays with it when one of its pods does not come, as with kube-scheduler (Unreserve):
-others of them may use it. It is given back once none does (``leftovers``).
+others of them may use it. It is given back once none does (``leftovers``). What the watch does not show yet may still be
+written, after another pod got the same devices: that is given back at once, and no pod of the group is planned before.
 """
 
 from __future__ import annotations
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.model.resource_claims import ResourceClaim
-from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim
+from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
+from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.records.device_claims import Releasing
 from thalweg_operator.reservations.step.state import State
@@ -21,35 +22,51 @@ def release_ended(state: State) -> None:
         pod = cluster.pods.get(ended.pod.key)
         is_bound = pod is not None and pod.uid == ended.pod.uid and bool(pod.node_name)
         if not (is_bound or ledger.ends):
-            refs = tuple(
-                ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
-                for claim in ended.device_claims
-                if claim.group is None
-            )
-            if refs:
-                release(state, ReleaseClaims(refs, ended.pod))
+            own = tuple(_ref(claim) for claim in ended.device_claims if claim.group is None)
+            if own:
+                release(state, ReleaseClaims(own, ended.pod))
+            unseen = tuple(_ref(claim) for claim in ended.device_claims if _is_unseen(state, claim))
+            gang = ended.pod.gang
+            group = next((claim.group for claim in ended.device_claims if claim.group is not None), None)
+            if unseen and gang is not None and group is not None:
+                release(state, ReleaseClaims(unseen, ended.pod, ReleasingGroup(gang.key, group.uid)))
+
+
+def _ref(claim: PlannedClaim) -> ReleasedClaim:
+    return ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
+
+
+def _is_unseen(state: State, planned: PlannedClaim) -> bool:
+    """Whether a claim is planned for a PodGroup, and the watch does not show that it is reserved for that."""
+    group, shown = planned.group, state.cluster.devices.claims.get(planned.key)
+    if group is None or shown is None or shown.uid != planned.uid:
+        return False
+    return group.uid not in shown.reserved_for
 
 
 def release(state: State, write: ReleaseClaims) -> None:
     """Gives claims back. Pods of theirs are planned again once that is seen."""
     if write.consumer:
-        keys = tuple((claim.namespace, claim.name) for claim in write.claims)
-        state.ledger.device_claims.releasing[write.consumer] = Releasing(keys)
+        given = state.ledger.device_claims.releasing.setdefault(write.consumer, Releasing())
+        given.claims = tuple(dict.fromkeys((*given.claims, *_keys(write))))
+        given.writes += 1
     state.effects.append(write)
+
+
+def _keys(write: ReleaseClaims) -> tuple[ClaimKey, ...]:
+    return tuple((claim.namespace, claim.name) for claim in write.claims)
 
 
 def answered(state: State, write: ReleaseClaims, answer: Answer) -> None:
     """Claims were given back."""
-    releasing = state.ledger.device_claims.releasing
-    known = releasing.get(write.consumer)
+    known = state.ledger.device_claims.releasing.get(write.consumer)
     if known is None or answer is Answer.RETRYING:
         return
-    if answer is Answer.DONE:
-        known.is_written = True
-        _settle(state, write.consumer)
-    else:
-        del releasing[write.consumer]
-        state.ledger.round_wanted = True
+    known.writes -= 1
+    if answer is not Answer.DONE:
+        kept = _keys(write)
+        known.claims = tuple(key for key in known.claims if key not in kept)
+    _settle(state, write.consumer)
 
 
 def claim_changed(state: State, key: ClaimKey) -> None:
@@ -69,6 +86,6 @@ def _settle(state: State, consumer: str) -> None:
     records, claims = state.ledger.device_claims, state.cluster.devices.claims
     given = records.releasing[consumer]
     shown = [claims[key] for key in given.claims if key in claims]
-    if given.is_written and not any(consumer in claim.reserved_for or is_to_go(claim, consumer) for claim in shown):
+    if not given.writes and not any(consumer in claim.reserved_for or is_to_go(claim, consumer) for claim in shown):
         del records.releasing[consumer]
         state.ledger.round_wanted = True
