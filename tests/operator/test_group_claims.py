@@ -205,6 +205,23 @@ def test_a_reservation_that_somebody_takes_away() -> None:
     assert any("is not reserved for PodGroup train any more" in reason for reason in reasons), reasons
 
 
+def test_a_group_that_is_made_anew() -> None:
+    """Kubernetes takes away what is reserved for the group before it: no pod is bound with that."""
+    case = GroupCase(later=True)
+    for name in "pq":
+        case.member(name)
+    case.round()
+    case.settle()
+    case.put_pod_group(PodGroup(KEY, GangSpec(min_member=2), uid="again", claims=(SHARED,)))
+    case.devices.report(CLAIM, ready=True)
+    case.settle()
+    assert not any(case.nodes_of_pods().values())
+    case.round()
+    case.settle()
+    assert all(case.nodes_of_pods().values())
+    assert case.reserved == ("group", "again")
+
+
 def test_the_gate_is_off() -> None:
     """The claim is not the pod's: it waits, with kube-scheduler's words, and nothing is written."""
     case = GroupCase()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import Allocate
 from thalweg_operator.reservations.ledger.ledger import Ledger
@@ -73,6 +74,13 @@ def overdue(cluster: Cluster, reservation: Reservation, now: float, timeout: flo
         return ""
     awaited = _awaited(cluster, reservation) if has_claims(cluster, reservation) else "the allocation is not shown"
     return f"devices were not ready within {timeout:g} s: {awaited}" if awaited else ""
+
+
+def is_of_its_group(pod: Pod, reservation: Reservation) -> bool:
+    """Whether a pod is of the PodGroup that its claims were planned for. Another of its name may have replaced that."""
+    devices = pod.pod_class.devices
+    uid = "" if devices is None or devices.group is None else devices.group.uid
+    return all(claim.group is None or claim.group.uid == uid for claim in reservation.device_claims)
 
 
 def makes_claim(reservation: Reservation) -> bool:

@@ -181,6 +181,8 @@ def _stands(state: State, reservation: Reservation) -> bool:
     current = state.cluster.waiting.get(reservation.pod.key)
     if current is None or current.blocked_reason or reservation.node not in state.cluster.nodes:
         return False
+    if not device_steps.is_of_its_group(current, reservation):
+        return False
     policy = state.policy_of(current)
     return policy is not None and delivery_of(policy).owner is Owner.BINDER
 
