@@ -32,7 +32,7 @@ class FormClaimGangs(Pass):
 
 def with_claim_gangs(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the gangs of such claims, beside those that it has."""
-    sharing = [pod for pod in snapshot.pending if _may_share(pod)]
+    sharing = [pod for pod in snapshot.pending if _shares_with_group(pod)]
     if not sharing or not _has_devices_by_node(snapshot):
         return snapshot
     devices = claimable_devices(snapshot)
@@ -54,7 +54,7 @@ def with_claim_gangs(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pending=tuple(map(with_gangs, snapshot.pending)), gangs={**snapshot.gangs, **gangs})
 
 
-def _may_share(pod: PendingPod) -> bool:
+def _shares_with_group(pod: PendingPod) -> bool:
     """Whether a pod has a claim that its PodGroup shares; one that takes another's place is planned by itself."""
     devices = pod.pod_class.devices
     return devices is not None and pod.victim is None and any(map(devices.is_of_group, devices.claims))

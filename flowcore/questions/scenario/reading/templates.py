@@ -23,9 +23,10 @@ def make_claims(edits: Edits, keys: Iterable[str]) -> None:
     """
     for key in keys:
         pod = edits.scenario.cluster.as_written(key)
-        if pod is not None and not pod.node_name and not pod.terminal and pod.pod_class.devices is not None:
-            known = edits.scenario.cluster.pods[key].pod_class.devices
-            _make_claims(edits, pod, pod.pod_class.devices if known is None else known)
+        if pod is not None and not pod.node_name and not pod.terminal:
+            claiming = edits.scenario.cluster.pods[key].pod_class.devices  # knows its PodGroup
+            if claiming is not None:
+                _make_claims(edits, pod, claiming)
 
 
 def _make_claims(edits: Edits, pod: Pod, claiming: ClaimingPod) -> None:
