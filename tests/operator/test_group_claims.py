@@ -99,7 +99,7 @@ def test_a_pod_that_does_not_come() -> None:
 
 
 def test_a_write_that_comes_late() -> None:
-    """Pods are given up while their claim is being written: others may get the devices before. It comes free at once."""
+    """Pods are given up while their claim is being written: others may get the devices before. So it comes free."""
     case = GroupCase()
     for name in "pq":
         case.member(name)

@@ -1,8 +1,9 @@
 """Devices that pods have no use for any more are given back, and the pods are planned again once that is seen.
 
 What is reserved for a PodGroup stays with it when one of its pods does not come, as with kube-scheduler (Unreserve):
-others of them may use it. It is given back once none does (``leftovers``). What the watch does not show yet may still be
-written, after another pod got the same devices: that is given back at once, and no pod of the group is planned before.
+others of them may use it. It is given back once none does (``leftovers``). What the watch does not show yet may be
+written late, after another pod got the same devices: that is given back at once, and no pod of the group is planned
+before.
 """
 
 from __future__ import annotations
