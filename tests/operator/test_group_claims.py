@@ -121,9 +121,22 @@ def test_a_write_that_comes_late() -> None:
     assert len(case.ledger.plannable()) == 2
 
 
+def test_devices_that_do_not_get_ready() -> None:
+    """They come free at once: a next plan would wait for them again, as long as a driver may take."""
+    case = GroupCase(later=True)
+    for name in "pq":
+        case.member(name)
+    case.round()
+    case.settle()
+    assert case.reserved == ("group",)
+    case.devices.report(CLAIM, ready=False)
+    case.settle()
+    assert (case.device(CLAIM[1]), case.reserved) == (None, ())
+
+
 def test_no_pod_of_the_group_comes() -> None:
     """The devices are kept for a while: a next plan may take them up. Then they come free."""
-    case = GroupCase(a=1, b=1, later=True)
+    case = GroupCase(a=1, b=1)
     left_over(case)
     assert not case.ledger.reservations
     assert case.reserved == ("group",), "as with kube-scheduler"
@@ -157,18 +170,17 @@ def test_a_next_plan_takes_it_up() -> None:
 
 
 def left_over(case: GroupCase) -> None:
-    """The group has devices, which do not get ready: no pod of it comes."""
+    """The group has devices, and the operator starts anew before a pod of it is bound."""
     for name in "pq":
         case.member(name)
     case.round()
-    case.settle()
-    case.devices.report(CLAIM, ready=False)
-    case.settle()
+    case.answer(Allocate)
+    case.start()
 
 
 def test_a_pod_of_the_group_runs() -> None:
     """Somebody bound it: the devices are its own, before they are given back and while that is under way."""
-    case = GroupCase(later=True)
+    case = GroupCase()
     left_over(case)
     case.let_time_pass()
     assert case.kinds() == ["ReleaseClaims"]
@@ -182,7 +194,7 @@ def test_a_pod_of_the_group_runs() -> None:
 
 def test_a_group_without_waiting_pods() -> None:
     """It keeps its devices until it is deleted: that is the affair of Kubernetes' controller."""
-    case = GroupCase(later=True)
+    case = GroupCase()
     left_over(case)
     for name in "pq":
         case.remove_pod(f"{NAMESPACE}/{name}")

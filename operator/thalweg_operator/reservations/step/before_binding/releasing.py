@@ -3,7 +3,7 @@
 What is reserved for a PodGroup stays with it when one of its pods does not come, as with kube-scheduler (Unreserve):
 others of them may use it. It is given back once none does (``leftovers``). What the watch does not show yet may be
 written late, after another pod got the same devices: that is given back at once, and no pod of the group is planned
-before.
+before. So are devices that are not ready: those that failed or took too long would be waited for again.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ def release_ended(state: State) -> None:
             own = tuple(_ref(claim) for claim in ended.device_claims if claim.group is None)
             if own:
                 release(state, ReleaseClaims(own, ended.pod))
-            unseen = tuple(_ref(claim) for claim in ended.device_claims if _is_unseen(state, claim))
+            pending = tuple(_ref(claim) for claim in ended.device_claims if _is_pending(state, claim))
             gang = ended.pod.gang
             group = next((claim.group for claim in ended.device_claims if claim.group is not None), None)
-            if unseen and gang is not None and group is not None:
-                release(state, ReleaseClaims(unseen, ended.pod, ReleasingGroup(gang.key, group.uid)))
+            if pending and gang is not None and group is not None:
+                release(state, ReleaseClaims(pending, ended.pod, ReleasingGroup(gang.key, group.uid)))
 
 
 def _ref(claim: PlannedClaim) -> ReleasedClaim:
     return ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
 
 
-def _is_unseen(state: State, planned: PlannedClaim) -> bool:
-    """Whether a claim is planned for a PodGroup, and the watch does not show that it is reserved for that."""
+def _is_pending(state: State, planned: PlannedClaim) -> bool:
+    """Whether a claim is planned for a PodGroup, and not shown to be reserved for that with devices that are ready."""
     group, shown = planned.group, state.cluster.devices.claims.get(planned.key)
     if group is None or shown is None or shown.uid != planned.uid:
         return False
-    return group.uid not in shown.reserved_for
+    return group.uid not in shown.reserved_for or bool(shown.awaited or shown.failure)
 
 
 def release(state: State, write: ReleaseClaims) -> None:
