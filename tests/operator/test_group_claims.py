@@ -87,8 +87,6 @@ def test_a_pod_that_does_not_come() -> None:
     case.settle()
     case.member("q")
     case.round()
-    case.answer(Allocate)
-    case.show()
     case.answer(Bind, Answer.REFUSED, "a webhook says no")
     case.settle()
     assert (case.kinds(), case.reserved) == ([], ("group",))
