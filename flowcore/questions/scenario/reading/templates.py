@@ -48,14 +48,14 @@ def _missing(edits: Edits, claiming: ClaimingPod) -> Iterator[tuple[PodClaim, Re
         group = claiming.group if claiming.is_of_group(named) else None
         owner, uid = (claiming.name, claiming.uid) if group is None else (group.name, group.uid)
         name = f"{owner}-{named.name}"
-        there = claims.get((claiming.namespace, name))
+        shown = claims.get((claiming.namespace, name))
         if template is None or named.name in made:
             continue
-        if there is None:
+        if shown is None:
             of_group = "" if group is None else group.name
             yield (
                 named,
                 msgspec.structs.replace(template, name=name, uid=name, controller=uid, controller_group=of_group),
             )
-        elif group is not None and there.controller_group == group.name:
-            yield named, there
+        elif group is not None and shown.controller_group == group.name:
+            yield named, shown

@@ -59,7 +59,7 @@ class _Consumer:
     group: ReleasingGroup | None = None
 
 
-class _WaitingPods:
+class _ClaimingPods:
     """The waiting pods that may use claims, by their uids, and by those of their PodGroups."""
 
     def __init__(self, state: State) -> None:
@@ -86,7 +86,7 @@ def _leftovers(state: State) -> dict[ClaimKey, list[_Consumer]]:
     }
     if not candidates:
         return {}
-    waiting, left = _WaitingPods(state), dict[ClaimKey, list[_Consumer]]()
+    waiting, left = _ClaimingPods(state), dict[ClaimKey, list[_Consumer]]()
     for key, claim in candidates.items():
         if key in state.ledger.device_claims.users:
             continue
@@ -103,7 +103,7 @@ def _users(claim: ResourceClaim, waiting: Container[str]) -> tuple[str, ...]:
     return (claim.controller,) if is_made else claim.reserved_for
 
 
-def _idle_consumer(state: State, uid: str, claim: ResourceClaim, waiting: _WaitingPods) -> _Consumer | None:
+def _idle_consumer(state: State, uid: str, claim: ResourceClaim, waiting: _ClaimingPods) -> _Consumer | None:
     """Who reserves a claim; None: it may use the claim, or it is not for us to say."""
     pod = waiting.by_uid.get(uid)
     if pod is not None:
