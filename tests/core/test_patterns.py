@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, product
 
 import msgspec
@@ -18,6 +19,7 @@ from support.profiles import examples, is_quick
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, PreemptionPolicy, VictimOrder
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns
@@ -89,6 +91,18 @@ def test_plans_are_legal_and_nobody_leaves_in_vain(seed: int) -> None:
     budgets = [DisruptionBudget("default", f"b-{app}", selects(app), draw.randint(0, 6)) for app in "ab"]
     drawn = _urgent(draw, nodes=20, count=30, priorities=(0, 10, 20), budgets=budgets)
     check_evictions(drawn, run_round(drawn), DEFAULT_POLICIES)
+
+
+def test_a_gang_that_finds_no_domain_changes_nothing_for_others() -> None:
+    """Two of its pods do not fit on one node."""
+    for seed in range(6):
+        drawn = _urgent(random.Random(seed), 3, 4)
+        gang = Gang("g", 2, topology_key="kubernetes.io/hostname")
+        pods = tuple(waiting(f"g{number}", _CPUS, priority=1000, gangs=("g",)) for number in range(2))
+        beside = replace(drawn, pending=(*drawn.pending, *pods), gangs={"g": gang})
+        evictions, others = run_round(drawn).evictions, run_round(beside)
+        assert not any(each.pod.gangs for each in others.placements)
+        assert {each.pod.key for each in evictions} == {each.pod.key for each in others.evictions}
 
 
 def test_a_small_pod_leaves_the_room_that_a_large_one_needs() -> None:

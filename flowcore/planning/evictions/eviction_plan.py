@@ -173,9 +173,10 @@ class _EvictionRound:
             for _, pods in waiting.demands
             for pod in pods
         }
-        preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
-        if len(preempts) == 1 and not any(waiting.needs_domain for waiting in self._waiting):
-            demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
+        decided = self._beside_domains(self._waiting)
+        preempts = {self._may_all_preempt(waiting) for waiting in decided}
+        if len(preempts) == 1 and not any(waiting.needs_domain for waiting in decided):
+            demands = [(demand, pods, waiting.group) for waiting in decided for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
             free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
             search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
@@ -273,12 +274,17 @@ class _EvictionRound:
                     and self._policy(demand).preemption.victims is VictimOrder.KUBE_SCHEDULER
                     for demand, _ in waiting.demands
                 )
-                for waiting in level
+                for waiting in self._beside_domains(level)
             )
         )
         if is_simple:
             search.decide_together(checkpoint, priority)
             self._problem.charge([pod for waiting in level for _, pods in waiting.demands for pod in pods])
+
+    def _beside_domains(self, level: Sequence[Waiting]) -> list[Waiting]:
+        """Those of them but groups that choose a domain and found none: nothing of the plan is for them."""
+        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        return [each for each in level if not each.needs_domain or each.demands[0][1][0].key in arrived]
 
     @cached_property
     def _lost_work(self) -> Int64s:
