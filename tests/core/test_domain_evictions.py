@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,10 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
+from flowcore.planning.evictions.domains import Tries, tries
+from flowcore.planning.evictions.gains.movable_kinds import turn_of
+from flowcore.planning.evictions.search.search import Search
+from flowcore.planning.evictions.waiting import Waiting
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
@@ -181,6 +186,111 @@ def test_slices_of_a_gang_that_has_a_block() -> None:
     pending, gangs = sliced((1,), 2)
     gangs[0] = Gang("g", 2, topology_key="block", domain="b", partially_placed=True)
     assert racks(planned(cluster(tree, pending, gangs))) == {"b1": 2}
+
+
+# --- tries in vain ---
+
+#: Racks that a budget closes for pods of two cores, and a block for two of one core.
+CLOSED: Tree = {f"a{block}": {f"a{block}r{rack}": [[2]] for rack in range(8)} for block in range(4)}
+OPEN: Tree = {"c": {"c1": [[1]], "c2": [[1]]}}
+
+
+def pair(name: str, cores: int, priority: int, namespace: str = "default") -> tuple[list[PendingPod], list[Gang]]:
+    """An urgent gang of two slices of one pod each."""
+    names = [f"{name} slice {number}" for number in range(2)]
+    gangs = [
+        Gang(name, 2, topology_key="block"),
+        *(Gang(each, 1, slice_of=name, topology_key="rack") for each in names),
+    ]
+    pods = [
+        waiting(f"{name}-{number}", cores, priority=priority, gangs=(name, each)) for number, each in enumerate(names)
+    ]
+    return [msgspec.structs.replace(pod, key=pod.key.replace("default", namespace)) for pod in pods], gangs
+
+
+def beside_hopeless(count: int, pending: Sequence[PendingPod] = (), gangs: Sequence[Gang] = ()) -> Snapshot:
+    """So many gangs that no rack takes, all of one namespace, and less urgent pods."""
+    hopeless = [pair(f"g{number:03}", 2, URGENT + 1) for number in range(count)]
+    pods = [pod for pods, _ in hopeless for pod in pods]
+    return cluster(CLOSED | OPEN, [*pods, *pending], [*(each for _, of in hopeless for each in of), *gangs], budget=0)
+
+
+def in_turn(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
+    """The group that comes after so much of all others is in turn."""
+    monkeypatch.setattr(tries, "turn_of", lambda _: int(part * 2**32))
+
+
+def test_gangs_that_nothing_helps_share_the_tries_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times as many are not tried twice as often."""
+    placed: list[int] = []
+    place_all = Search.place_all
+
+    def counted(self: Search, demand: int, *args: Any, **fields: Any) -> int:
+        placed.append(demand)
+        return place_all(self, demand, *args, **fields)
+
+    monkeypatch.setattr(Search, "place_all", counted)
+    counts = []
+    for count in (12, 48):
+        placed.clear()
+        assert not planned(beside_hopeless(count)).placements
+        counts.append(len(placed))
+    assert 12 < counts[1] < 2 * counts[0]
+
+
+def test_they_take_few_tries_of_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang of it is placed in the same round."""
+    in_turn(monkeypatch, 0)
+    assert racks(planned(beside_hopeless(12, *pair("last", 1, URGENT, "other")))) == {"c1": 1, "c2": 1}
+
+
+def test_a_gang_of_their_namespace_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then its reason is what keeps it waiting without evictions."""
+    made = beside_hopeless(12, *pair("last", 1, URGENT))
+    in_turn(monkeypatch, 0)
+    result = planned(made)
+    assert not result.placements
+    reasons = {each.reason for each in result.unplaced if each.pod.key.startswith("default/last")}
+    assert reasons == {"0/34 nodes are available: 34 Insufficient cpu."}
+    in_turn(monkeypatch, 0.999)
+    assert racks(planned(made)) == {"c1": 1, "c2": 1}
+
+
+def test_each_group_is_in_turn_in_some_round() -> None:
+    """Namespaces as often as each other, and the groups of each too. The first two have used what there is."""
+    pods = [waiting(f"w{number}", 1) for number in range(6)]
+    pods.append(msgspec.structs.replace(pods[0], key="other/w"))
+    groups = [Waiting(0, 0, ((number, (pod,)),), number, needs_domain=True) for number, pod in enumerate(pods)]
+    turns = Counter[int]()
+    for number in range(600):
+        shared = Tries(groups, 1, turn_of(1e9 + 10.0 * number))
+        shared.use(groups[0], 10**6)
+        shared.use(groups[1], 10**6)
+        turns.update(each.group for each in groups if shared.begin(each))
+    assert turns.keys() == set(range(2, 7))
+    assert 250 < turns[6] < 350
+    assert all(30 < turns[number] < 70 for number in range(2, 6))
+
+
+def test_large_clusters_have_fewer_tries() -> None:
+    """Each takes longer there."""
+    waits = Waiting(0, 0, ((0, (waiting("w", 1),)),), 0, needs_domain=True)
+    small, large = (Tries([], objects, 0).begin(waits) for objects in (1_000, 100_000))
+    assert small > large > 0
+
+
+def test_one_domain_is_found_whatever_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a gang that keeps to one, and for gangs of one group that a single one holds: all domains are tried."""
+    in_turn(monkeypatch, 0)
+    gangs = [Gang(name, 1, "set", topology_key="rack") for name in ("leaders", "workers")]
+    pending = [waiting(gang.name, 1, priority=URGENT, gangs=(gang.name,)) for gang in gangs]
+    tree: Tree = CLOSED | {"c": {"c1": [[1, 1]]}}
+    hopeless = [pair(f"g{number:03}", 2, URGENT + 1) for number in range(12)]
+    before = [[pod for pods, _ in hopeless for pod in pods], [gang for _, of in hopeless for gang in of]]
+    assert racks(planned(cluster(tree, [*before[0], *pending], [*before[1], *gangs], budget=0))) == {"c1": 2}
+    alone = [waiting(f"w{number}", 1, priority=URGENT, gangs=("g",)) for number in range(2)]
+    made = cluster(tree, [*before[0], *alone], [*before[1], Gang("g", 2, topology_key="rack")], budget=0)
+    assert racks(planned(made)) == {"c1": 2}
 
 
 # --- beside all ways ---

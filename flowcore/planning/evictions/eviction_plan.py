@@ -15,7 +15,7 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.domains import place_in_domains
+from flowcore.planning.evictions.domains import Tries, place_in_domains
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
@@ -131,6 +131,7 @@ class _EvictionRound:
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
+        self._tries = Tries.of(problem, residents, self._waiting)
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
@@ -318,7 +319,7 @@ class _EvictionRound:
         if preempts or waves == CHAINS:
             waves = ANY_PLACES  # it has none of the places that it was tried on
         if waiting.needs_domain:
-            place_in_domains(self._problem, self._state, search, waiting, waves, preempts=preempts)
+            place_in_domains(self._problem, self._state, search, self._tries, waiting, waves, preempts=preempts)
             return
         checkpoint = self._state.checkpoint()
         if not all(

@@ -7,22 +7,26 @@ before it chooses again. Of the plans that are tried the one stays whose victims
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.model.gangs import Gang
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.domains.domain_ranks import DomainRanks
+from flowcore.planning.evictions.domains.tries import Tries
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Decisions, EvictionState
 from flowcore.planning.evictions.waiting import Waiting
-from flowcore.planning.problem.placements.domain_turns import by_turns
+from flowcore.planning.problem.placements.domain_turns import Members, by_turns
 from flowcore.planning.problem.problem import Problem
 
-#: Choices that are tried beside one for each gang: within one domain of the widest gang, and in all.
-_TRIES_WITHIN, _TRIES_IN_ALL = 32, 100
+#: Domains that are tried for a gang, and choices within one domain of the widest gang beside one for each gang.
+_MOST_DOMAINS, _TRIES_WITHIN = 8, 32
+#: Gangs that choose a domain, each with its pods, in the order of their turns.
+_Turns = Sequence[tuple[Gang, Members]]
 #: What plans for the same pods are compared by: as ``VictimsKey``, but for its last entry, and how many pods move.
 _PlanKey = tuple[float, float, float, int]
 
@@ -41,16 +45,36 @@ class _Plan:
 
 
 def place_in_domains(
-    problem: Problem, state: EvictionState, search: Search, waiting: Waiting, waves: range, *, preempts: bool
+    problem: Problem,
+    state: EvictionState,
+    search: Search,
+    tries: Tries,
+    waiting: Waiting,
+    waves: range,
+    *,
+    preempts: bool,
 ) -> None:
     """Places all pods of a waiting group, or changes nothing.
 
     Args:
+        tries: those of the round.
         waves: how many of those that move may leave one after the other.
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
-    start = state.checkpoint()
-    plan = _DomainEvictions(problem, state, search, waiting, waves, preempts=preempts).best()
+    start, gangs, better = state.checkpoint(), _turns(problem, state, waiting), tries.for_better(waiting)
+    plan: _Plan | None = None
+    whole = _as_one(gangs, waiting)
+    if (whole is None or len(gangs) > 1) and (most := tries.begin(waiting)):
+        several = _DomainEvictions(problem, state, search, waiting, gangs, waves, preempts=preempts)
+        plan = several.best(most + len(gangs), better)
+        # A plan has one try for each gang at least.
+        tries.use(waiting, several.tries_to_find - (len(gangs) if plan else 0))
+        tries.use_for_better(waiting, several.tries_for_better)
+    if plan is None and whole is not None:
+        # No more domains are tried than there are, so every group may.
+        single = _DomainEvictions(problem, state, search, waiting, [whole], waves, preempts=preempts)
+        plan = single.best(problem.domains(whole[0].topology_key).count, better)
+        tries.use_for_better(waiting, single.tries_for_better)
     if plan is None:
         return
     state.replay(plan.decisions)
@@ -59,20 +83,44 @@ def place_in_domains(
         search.improve_within(start, waiting.group, demands, problem.snapshot.generation)
 
 
+def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _Turns:
+    """Gangs that choose and need pods."""
+    group = problem.atomic_groups.all[waiting.group]
+    turns = by_turns(group, {number: state.demands[number] for number in group.demands}, lambda gang: gang.needs_domain)
+    waits = {demand for demand, _ in waiting.demands}
+    return [(gang, members) for gang, members in turns if not waits.isdisjoint(members)]
+
+
+def _as_one(gangs: _Turns, waiting: Waiting) -> tuple[Gang, Members] | None:
+    """A gang of all pods, for one domain that does for all gangs; None: a pod needs none, or topologies differ."""
+    members = {number: places for _, of_gang in gangs for number, places in of_gang.items()}
+    alike = len({gang.topology_key for gang, _ in gangs}) == 1
+    return (gangs[0][0], members) if alike and all(demand in members for demand, _ in waiting.demands) else None
+
+
 class _DomainEvictions:
-    """One search, for one group."""
+    """One search, for one group.
+
+    Attributes:
+        tries_to_find: choices that were tried before there was a plan.
+        tries_for_better: those after it.
+    """
 
     def __init__(
-        self, problem: Problem, state: EvictionState, search: Search, waiting: Waiting, waves: range, *, preempts: bool
+        self,
+        problem: Problem,
+        state: EvictionState,
+        search: Search,
+        waiting: Waiting,
+        gangs: _Turns,
+        waves: range,
+        *,
+        preempts: bool,
     ) -> None:
         self._problem, self._state, self._search = problem, state, search
         self._waves, self._preempts = waves, preempts
         self._counts = {demand: len(pods) for demand, pods in waiting.demands}
-        group = problem.atomic_groups.all[waiting.group]
-        of_group = {number: state.demands[number] for number in group.demands}
-        turns = by_turns(group, of_group, lambda gang: gang.needs_domain)
-        #: Gangs that choose and need pods.
-        self._gangs = [(gang, members) for gang, members in turns if not self._counts.keys().isdisjoint(members)]
+        self._gangs = gangs
         last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
         #: For each of them, and in the end for no gang: the pods that are placed once it has chosen.
         self._due = [
@@ -86,10 +134,17 @@ class _DomainEvictions:
         self._nodes: dict[int, Bools] = {}
         #: What is asked, where it is asked -> domains that were tried for a slice that asks the same.
         self._tried: dict[tuple[object, ...], set[int]] = {}
-        self._tries, self._tries_in_all = 0, _TRIES_IN_ALL + len(self._gangs)
+        self.tries_to_find = self.tries_for_better = 0
+        self._most_to_find = self._most_for_better = self._most_within = 0
 
-    def best(self) -> _Plan | None:
-        """The best plan that was tried; None: none places all pods. The state is as it was."""
+    def best(self, most: int, most_for_better: int) -> _Plan | None:
+        """The best plan that was tried; None: none places all pods. The state is as it was.
+
+        Args:
+            most: tries to find a plan.
+            most_for_better: tries after it.
+        """
+        self._most_to_find, self._most_for_better = most, most_for_better
         self._choose(0)
         self._state.roll_back(self._start)
         return self._best
@@ -104,16 +159,20 @@ class _DomainEvictions:
         domains, inside = self._problem.domains(gang.topology_key), self._gangs[place + 1 :]
         tried = self._tried.setdefault(self._kind(place), set())
         added = []
-        for code in self._ranks.best_first(gang, members, inside, self._nodes):
+        for rank, code in enumerate(self._ranks.best_first(gang, members, inside, self._nodes)):
+            if rank >= _MOST_DOMAINS and (len(self._gangs) > 1 or self._best is not None):
+                break
             if place == 0:
                 # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
-                self._tries = min(_TRIES_WITHIN + len(self._gangs), self._tries_in_all)
-            if self._tries <= 0 or self._is_free():
+                self._most_within = self._tries + _TRIES_WITHIN + len(self._gangs)
+            if not self._may_try() or self._is_free():
                 break
             if code in tried:
                 continue
-            self._tries -= 1
-            self._tries_in_all -= 1
+            if self._best is None:
+                self.tries_to_find += 1
+            else:
+                self.tries_for_better += 1
             checkpoint, before = self._state.checkpoint(), dict(self._nodes)
             chosen = domains.codes == code
             for number in members:
@@ -122,11 +181,22 @@ class _DomainEvictions:
                 self._choose(place + 1)
             self._state.roll_back(checkpoint)
             self._nodes = before
-            if self._tries > 0:
+            if self._may_try():
                 # All ways with a slice like this one here are known: the next one need not try them.
                 tried.add(code)
                 added.append(code)
         tried.difference_update(added)
+
+    @property
+    def _tries(self) -> int:
+        return self.tries_to_find + self.tries_for_better
+
+    def _may_try(self) -> bool:
+        if self._tries >= self._most_within:
+            return False
+        if self._best is None:
+            return self.tries_to_find < self._most_to_find
+        return self.tries_for_better < self._most_for_better
 
     def _kind(self, place: int) -> tuple[object, ...]:
         """The same for gangs that may change places."""

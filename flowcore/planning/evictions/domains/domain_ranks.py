@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers.linear import Float64s
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domains import Domains
-
-#: Domains that are tried for a gang.
-_MOST_TRIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +59,7 @@ class DomainRanks:
         inside: Sequence[tuple[Gang, Members]],
         nodes: Mapping[int, Bools],
     ) -> list[int]:
-        """Numbers of domains that may hold a gang and those within it, the most promising first; a few.
+        """Numbers of domains that may hold a gang and those within it, the most promising first.
 
         A domain is ruled out only where all residents that may leave free too little. Of the others those come first
         where pods of low priorities suffice, then those where least leaves, then the tightest.
@@ -96,7 +92,7 @@ class DomainRanks:
             np.maximum(priorities, highest, out=priorities)
             totals += total
         order = np.lexsort((np.arange(domains.count), needs[0].totals(domains), totals, priorities))
-        best: list[int] = order[fine[order]][:_MOST_TRIES].tolist()
+        best: list[int] = order[fine[order]].tolist()
         return best
 
     def _priority(self, number: int) -> int:
