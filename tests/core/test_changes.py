@@ -236,6 +236,29 @@ def test_an_object_that_does_not_match_its_kind() -> None:
         what_if(two_zones(), PutObjects([{**manifest_node("a", "z1"), "status": {"allocatable": 3}}]))
 
 
+def _gangs_of(*controllers: str) -> dict[str, Any]:
+    """A policy by which pods of these controllers are gangs."""
+    selects = {"schedulerNames": ["default-scheduler"]}
+    spec = {"selects": selects, "delivery": "Extender", "gangs": {"controllers": controllers}}
+    return {"kind": "FlowSchedulingPolicy", "metadata": {"name": "gangs"}, "spec": spec}
+
+
+def test_a_policy_that_breaks_up_a_gang_and_a_pod_of_it() -> None:
+    """The plan has its pods one by one. Afterwards they are a gang again, in their order."""
+    by = {"apiVersion": "batch/v1", "kind": "Job", "name": "t", "uid": "t"}
+    job = {**by, "metadata": {"name": "t", "uid": "t", "namespace": "default"},
+           "spec": {"parallelism": 2, "completions": 2}}  # fmt: skip
+    pods = [manifest_pod(name, ownerReferences=[by | {"controller": True}]) for name in ("t-0", "t-1")]
+    scenario = scenario_of([manifest_node("a", "z1"), _gangs_of("Job"), job, *pods])
+    plan_scenario(scenario, NOW)
+    before = state_of(scenario)
+    assert len(before["gangs"]) == 1
+    with applied(scenario, [SetPriority("default/t-0", 5), PutObjects([_gangs_of("JobSet")])], CONTEXT):
+        plan_scenario(scenario, NOW)
+        assert not state_of(scenario)["gangs"]
+    assert state_of(scenario) == before
+
+
 def test_names_that_the_asker_may_not_see() -> None:
     """They are counted, not named, and cannot be changed."""
     scenario = two_zones(manifest_pod("secret", "a", namespace="red"))

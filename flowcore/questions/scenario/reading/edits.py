@@ -33,6 +33,7 @@ class Edits:
         self._before: dict[tuple[object, object], Callable[[], object]] = {}
         self._order = _Order(self._cluster)
         self._gangs: dict[GangKey, list[str]] = {}
+        self._governing = self._cluster.parent_gangs.policies
         #: The parts of the scenario beside the cluster, and what they were.
         parts: tuple[dict[Any, Any], ...] = (
             scenario.policies,
@@ -144,6 +145,7 @@ class Edits:
         """Puts everything back."""
         for put_back in self._before.values():
             put_back()
+        self._cluster.govern_gangs(self._governing)  # a plan of other policies may have broken up gangs
         self._order.restore()
         for gang, keys in self._gangs.items():
             self._cluster.gangs.restore_order(gang, keys)
