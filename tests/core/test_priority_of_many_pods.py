@@ -20,6 +20,7 @@ from flowcore.model.resource_claims import ClaimingPod, ExtendedRequest
 from flowcore.model.volumes import ClaimVolume
 
 ROOT = CompositeKey("ml", "root")
+COMPOSITES = ("root", "mid")
 #: What pods have that is counted somewhere.
 CLASSES = {
     "port": PodClass((("cpu", 1000),), host_ports=(HostPort("10.0.0.1", "TCP", 80),)),
@@ -37,30 +38,33 @@ def group(name: str, priority: int | None, *, preempts: bool | None = None, pare
     return PodGroup(GangKey(GangSource.NATIVE, "ml", name), spec, parent=parent)
 
 
-def member(name: str, of: str, kind: str, node: str, *, ended: bool = False) -> Pod:
-    """A pod of a PodGroup."""
+def member(name: str, of: str, kind: str, node: str, *, ended: bool = False, deleting: bool = False) -> Pod:
+    """A pod of a PodGroup; ``of``: "": of none."""
     pod_class, asked = CLASSES[kind], ASKED if kind == "extended" else ()
-    gang = GangRef(GangKey(GangSource.NATIVE, "ml", of))
+    gang = GangRef(GangKey(GangSource.NATIVE, "ml", of)) if of else None
     return Pod("ml", name, name, pod_class, node_name=node, terminal=ended, succeeded=ended, gang=gang, extended=asked,
-               usage=pod_class.requests)  # fmt: skip
+               usage=pod_class.requests, deleting=deleting)  # fmt: skip
 
 
-def root(priority: int | None, *, preempts: bool | None = None) -> CompositeGroup:
-    """What is above the PodGroups."""
-    return CompositeGroup(ROOT, min_groups=1, priority=priority, preempts=preempts)
+def composite(name: str, priority: int | None, *, preempts: bool | None = None, parent: str = "") -> CompositeGroup:
+    """A CompositePodGroup."""
+    return CompositeGroup(CompositeKey("ml", name), parent, priority=priority, preempts=preempts)
 
 
 PRIORITIES, PREEMPTS = st.sampled_from([None, 0, 7]), st.sampled_from([None, False, True])
 GROUP_EVENT = st.one_of(
     st.builds(
-        group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", "root", "root"])
+        group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES])
     ),
-    st.builds(root, PRIORITIES, preempts=PREEMPTS),
     st.builds(
-        member, st.sampled_from("abcd"), st.sampled_from("gh"), st.sampled_from(sorted(CLASSES)),
-        st.sampled_from(["", "n"]), ended=st.booleans(),
+        composite, st.sampled_from(COMPOSITES), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES])
     ),
-    st.sampled_from(["no root", "no group", "class"]),
+    st.builds(
+        member, st.sampled_from("abcd"), st.sampled_from(["", "g", "h"]), st.sampled_from(sorted(CLASSES)),
+        st.sampled_from(["", "n"]), ended=st.booleans(), deleting=st.booleans(),
+    ),
+    st.tuples(st.sampled_from(["no pod", "no group", "no composite"]), st.sampled_from(["a", "g", *COMPOSITES])),
+    st.sampled_from(["class", "no class"]),
 )  # fmt: skip
 
 
@@ -76,20 +80,24 @@ def test_pods_with_the_priority_of_their_group_are_counted_as_if_it_had_come_fir
             case PodGroup():
                 cluster.put_pod_group(event)
             case CompositeGroup():
-                cluster.set_composite_group(ROOT, event)
-            case "no root":
-                cluster.set_composite_group(ROOT, None)
-            case "no group":
-                cluster.remove_pod_group(GangKey(GangSource.NATIVE, "ml", "g"))
+                cluster.set_composite_group(event.key, event)
+            case ("no pod", name):
+                cluster.remove_pod(f"ml/{name}")
+            case ("no group", name):
+                cluster.remove_pod_group(GangKey(GangSource.NATIVE, "ml", name))
+            case ("no composite", name):
+                cluster.set_composite_group(CompositeKey("ml", name), None)
             case "class":
                 cluster.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
-        for key in list(cluster.gangs._members):
-            cluster.gangs.state(key)  # whatever is kept between two changes must be found out to be stale
+            case "no class":
+                cluster.set_device_class("gpu", None)
+        for gang in list(cluster.gangs._members):
+            cluster.gangs.state(gang)  # whatever is kept between two changes must be found out to be stale
     fresh = Cluster()
     for device_class in cluster.devices.classes.values():
         fresh.set_device_class(device_class.name, device_class)
-    for composite in cluster.gangs.composites.objects.values():
-        fresh.set_composite_group(composite.key, composite)
+    for known in cluster.gangs.composites.objects.values():
+        fresh.set_composite_group(known.key, known)
     for pod_group in cluster.gangs.groups.values():
         fresh.put_pod_group(pod_group)
     for key in cluster.pods:
@@ -107,7 +115,7 @@ def test_a_group_of_very_many_pods_takes_little_for_each() -> None:
         cluster.put_pod_group(group("g", None))
         for at in range(pods):
             cluster.put_pod(member(f"p{at}", "g", "port", "n" if at % 2 else ""))
-        run = lines_run(lambda: cluster.set_composite_group(ROOT, root(7)))
+        run = lines_run(lambda: cluster.set_composite_group(ROOT, composite("root", 7)))
         assert {pod.pod_class.priority for pod in cluster.pods.values()} == {7}
         return run
 
