@@ -495,7 +495,7 @@ class Cluster:
             now = self._urgency(key)
             if self._claiming_group(key) != claiming:
                 changed |= self._follow_group(key)
-            elif changes_priority(now, urgency):  # its pods may have come before the group, or stay after it
+            elif changes_priority(now, urgency):  # its pods may be there before the group, and after it
                 terms = now.priority, now.preempts
                 if terms not in given:
                     given[terms] = GroupPriority(now, self._intern)
@@ -508,9 +508,9 @@ class Cluster:
         return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
 
     def _give_priority(self, key: GangKey, group_priority: GroupPriority) -> bool:
-        """Gives its pods the priority of a PodGroup; returns whether it has any with a new one.
+        """Gives the pods of a PodGroup its priority; returns whether any pod has a new one.
 
-        Priority and preemption policy alone change, so little is done for each pod: there may be very many.
+        Only the priority and the preemption policy change, so little is done for each pod: there may be very many.
         """
         changed = waits = False
         for name, written in self._as_written.get(key, {}).items():
@@ -529,7 +529,7 @@ class Cluster:
         return changed
 
     def _exchange(self, pod: Pod) -> bool:
-        """Takes a pod that takes and claims what it did before; returns whether it waits."""
+        """Replaces a pod by one that takes and claims the same; returns whether it waits."""
         key = pod.key
         self.pods[key] = pod
         if key not in self.waiting:
@@ -577,7 +577,7 @@ class Cluster:
         """
         known, self.parent_gangs.followed = self.parent_gangs.followed, kinds
         before, self.parent_gangs.gone = self.parent_gangs.gone, gone
-        if known is None:  # before, a parent that is not known made no gang
+        if known is None:  # until now parents that are not known made no gangs
             return self._regang(self.parent_gangs.candidates())
         changed = self._regang(self.parent_gangs.naming(sorted(known ^ kinds)))
         return self._regang_pods_of(before ^ gone) or changed
@@ -620,7 +620,7 @@ class Cluster:
         return changed
 
     def _regang(self, keys: Collection[str]) -> bool:
-        """Asks for these pods what decides about each alone; returns whether pods wait otherwise now."""
+        """Decides about each of these pods anew; returns whether pods wait otherwise now."""
         changed = False
         for key in keys:
             pod, parents = self.parent_gangs.put(self.pods[key], self.namespaces)

@@ -28,9 +28,9 @@ class TaintedSlices:
     def __init__(self) -> None:
         self.published: dict[str, ResourceSlice] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
-        #: Names of the slices that rules select which say this of driver and pool.
+        #: Names of the slices that a rule with this driver and pool selects.
         self._slices_of: dict[_Selected, set[str]] = {}
-        #: Names of the rules that say this of driver and pool, by the device that they name; None: any device.
+        #: Names of the rules with this driver and pool, by the device that they name; None: any device.
         self._rules_of: dict[_Selected, dict[str | None, set[str]]] = {}
 
     def set_slice(self, name: str, resource_slice: ResourceSlice | None) -> None:
@@ -108,7 +108,7 @@ class TaintedSlices:
 
 
 def _selecting(resource_slice: ResourceSlice) -> Iterator[_Selected]:
-    """What rules about devices of a slice say of driver and pool."""
+    """The driver and the pool as rules about devices of a slice may name them."""
     for driver in (resource_slice.driver, None):
         for pool in (resource_slice.pool, None):
             yield driver, pool

@@ -33,7 +33,7 @@ class ParentGangs:
         gone: parents of these kinds that do not exist, as far as can be known.
         asked: kinds of parents by which pods asked to be gangs. They stay: else a pod that comes and goes again would
             begin and end the watch of all objects of a kind.
-        unseen_version: another number after each change of ``unseen``.
+        unseen_version: changes with each change of ``unseen``.
     """
 
     def __init__(self, policies: PolicyIndex, parents: Mapping[ParentKey, GangParent]) -> None:
@@ -57,7 +57,7 @@ class ParentGangs:
         self.unseen_version = 0
 
     def read_policies(self, pods: Mapping[str, Pod], namespaces: Mapping[str, Labels]) -> list[str]:
-        """Looks at the policies anew; returns the keys of the pods that may be in other gangs by them.
+        """Looks at the policies anew; returns the keys of the pods that may be in other gangs now.
 
         Args:
             pods: all pods by key.
@@ -78,10 +78,10 @@ class ParentGangs:
         known: dict[tuple[str, Labels, Labels], bool] = {}
         for key in self.candidates():
             pod = pods[key]
-            kind = pod.scheduler_name, *read.among(pod.labels, namespaces.get(pod.namespace, ()))
-            if kind not in known:
-                known[kind] = any(policy.selects.matches(*kind) for policy in policies)
-            if known[kind]:
+            terms = pod.scheduler_name, *read.among(pod.labels, namespaces.get(pod.namespace, ()))
+            if terms not in known:
+                known[terms] = any(policy.selects.matches(*terms) for policy in policies)
+            if known[terms]:
                 yield key
 
     # --- parents ---
@@ -102,7 +102,7 @@ class ParentGangs:
         return self._unseen.keys()
 
     def _note_unseen(self, key: ParentKey) -> None:
-        """Keeps ``unseen`` up to date: pods may name very many parents, of which hardly any is not known."""
+        """Keeps ``unseen`` up to date. Pods may name very many parents, and nearly all are known."""
         is_unseen = key in self._pods and key not in self._parents
         if is_unseen == (key in self._unseen):
             return
@@ -169,16 +169,17 @@ class ParentGangs:
 
     def _note_kinds(self, pod: Pod, kinds: Collection[str]) -> None:
         """Notes the kinds of the parents that a pod names."""
-        for kind in [each for each, pods in self._naming.items() if pod.key in pods.get(pod.namespace, ())]:
-            if kind not in kinds:
-                by_namespace = self._naming[kind]
-                del by_namespace[pod.namespace][pod.key]
-                if not by_namespace[pod.namespace]:
-                    del by_namespace[pod.namespace]
-                    if not by_namespace:
-                        del self._naming[kind]
+        key, namespace = pod.key, pod.namespace
+        left = [each for each, pods in self._naming.items() if each not in kinds and key in pods.get(namespace, ())]
+        for kind in left:
+            by_namespace = self._naming[kind]
+            del by_namespace[namespace][key]
+            if not by_namespace[namespace]:
+                del by_namespace[namespace]
+                if not by_namespace:
+                    del self._naming[kind]
         for kind in kinds:
-            self._naming.setdefault(kind, {}).setdefault(pod.namespace, {})[pod.key] = None
+            self._naming.setdefault(kind, {}).setdefault(namespace, {})[key] = None
 
     def possible_parents(self, pod: Pod) -> Collection[ParentKey]:
         """The parents that a pod might be of, whatever its policy says."""
@@ -268,7 +269,7 @@ class ParentGangs:
 def _changed(before: Sequence[Policy], now: Sequence[Policy]) -> list[Policy]:
     """Policies of before and of now that may put the pods that they select into other gangs.
 
-    What both have first, or last, and in one order decides about the other pods as it did.
+    Those with which both begin, and with which both end, are left out: they decide about all other pods as they did.
     """
     old, new = list(before), list(now)
     for end in (0, -1):

@@ -33,13 +33,13 @@ class LabelsRead:
 
     @classmethod
     def by(cls, policies: Iterable[Policy]) -> LabelsRead:
-        """Those that these policies read, and the name of a namespace."""
+        """The labels that these policies read, and the one with the name of a namespace."""
         selects = [policy.selects for policy in policies]
         of_pods = _keys(each.pods for each in selects)
         return cls(of_pods, _keys(each.namespaces for each in selects) | {_NAMESPACE_NAME})
 
     def among(self, labels: Labels, namespace_labels: Labels) -> tuple[Labels, Labels]:
-        """Those of a pod and of its namespace."""
+        """The labels of a pod and of its namespace that are read."""
         of_pods, of_namespaces = self.of_pods, self.of_namespaces
         return (
             tuple([label for label in labels if label[0] in of_pods]),

@@ -21,7 +21,7 @@ class GroupPriority:
 
     def __init__(self, group: GangSpec, intern: Interner) -> None:
         self._group, self._intern = group, intern
-        #: Of the classes of its pods, which are few, each with the priority of the group.
+        #: The classes of its pods, which are few, each with the same class at the priority of the group.
         self._classes: dict[PodClass, PodClass] = {}
 
     def of(self, pod: Pod) -> Pod:

@@ -120,7 +120,7 @@ class ParentWatches:
             self._unseen_version = known.unseen_version
             self._unseen_since = {key: since.get(key, now) for key in known.unseen()}
         elif now - self._waits_since < _LONGEST_WAIT:
-            return known.gone  # as at the last look: there may be very many
+            return known.gone  # the same as at the last look; there may be very many
         waits = [began for began in self._unseen_since.values() if now - began < _LONGEST_WAIT]
         self._waits_since = min(waits, default=float("inf"))
         return frozenset(key for key, began in self._unseen_since.items() if now - began >= _LONGEST_WAIT)
