@@ -33,6 +33,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Tolerate,
     Uncordon,
 )
+from flowcore.questions.scenario.reading.edits import Edits
 
 CONTEXT = AnswerContext(now=NOW)
 _GANG = {"scheduling.thalweg/gang": "drawn", "scheduling.thalweg/gang-min-member": "2"}
@@ -237,25 +238,74 @@ def test_an_object_that_does_not_match_its_kind() -> None:
 
 
 def _gangs_of(*controllers: str) -> dict[str, Any]:
-    """A policy by which pods of these controllers are gangs."""
-    selects = {"schedulerNames": ["default-scheduler"]}
+    """A policy by which pods of these controllers are gangs, but for namespaces with the label single."""
+    single = {"key": "single", "operator": "DoesNotExist"}
+    selects = {"schedulerNames": ["default-scheduler"], "namespaceSelector": {"matchExpressions": [single]}}
     spec = {"selects": selects, "delivery": "Extender", "gangs": {"controllers": controllers}}
     return {"kind": "FlowSchedulingPolicy", "metadata": {"name": "gangs"}, "spec": spec}
 
 
+_TWO_PODS = {"parallelism": 2, "completions": 2}
+
+
+def _named(name: str) -> dict[str, str]:
+    return {"name": name, "uid": name, "namespace": "default"}
+
+
+def _job_set() -> dict[str, Any]:
+    """One that makes the Job of ``_pods_of_a_job``."""
+    jobs = {"name": "r", "replicas": 1, "template": {"spec": _TWO_PODS}}
+    return {"kind": "JobSet", "apiVersion": "jobset.x-k8s.io/v1alpha2", "metadata": _named("s"),
+            "spec": {"replicatedJobs": [jobs]}}  # fmt: skip
+
+
+def _pods_of_a_job(*controllers: str) -> Scenario:
+    """A planned Job with two waiting pods; they are a gang if Job is among the controllers."""
+    by = {"apiVersion": "batch/v1", "kind": "Job", "name": "s-r-0", "uid": "t", "controller": True}
+    labels = {f"jobset.sigs.k8s.io/{label}": value for label, value in
+              (("jobset-name", "s"), ("replicatedjob-name", "r"), ("job-index", "0"))}  # fmt: skip
+    pods = [manifest_pod(name, ownerReferences=[by], labels=labels) for name in ("t-0", "t-1")]
+    job = {"kind": "Job", "apiVersion": "batch/v1", "metadata": _named("s-r-0"), "spec": _TWO_PODS}
+    scenario = scenario_of([manifest_node("a", "z1"), _gangs_of(*controllers), job, *pods])
+    plan_scenario(scenario, NOW)
+    assert len(state_of(scenario)["gangs"]) == ("Job" in controllers)
+    return scenario
+
+
 def test_a_policy_that_breaks_up_a_gang_and_a_pod_of_it() -> None:
     """The plan has its pods one by one. Afterwards they are a gang again, in their order."""
-    by = {"apiVersion": "batch/v1", "kind": "Job", "name": "t", "uid": "t"}
-    job = {**by, "metadata": {"name": "t", "uid": "t", "namespace": "default"},
-           "spec": {"parallelism": 2, "completions": 2}}  # fmt: skip
-    pods = [manifest_pod(name, ownerReferences=[by | {"controller": True}]) for name in ("t-0", "t-1")]
-    scenario = scenario_of([manifest_node("a", "z1"), _gangs_of("Job"), job, *pods])
-    plan_scenario(scenario, NOW)
+    scenario = _pods_of_a_job("Job", "JobSet")
     before = state_of(scenario)
-    assert len(before["gangs"]) == 1
-    with applied(scenario, [SetPriority("default/t-0", 5), PutObjects([_gangs_of("JobSet")])], CONTEXT):
+    with applied(scenario, [SetPriority("default/t-0", 5), PutObjects([_gangs_of()])], CONTEXT):
         plan_scenario(scenario, NOW)
         assert not state_of(scenario)["gangs"]
+    assert state_of(scenario) == before
+
+
+@pytest.mark.parametrize(
+    "breaks_up",
+    [_gangs_of(), {"kind": "Namespace", "metadata": {"name": "default", "labels": {"single": ""}}}, _job_set()],
+    ids=["policy", "namespace", "first JobSet"],
+)
+def test_a_gang_that_is_broken_up_keeps_its_order(breaks_up: dict[str, Any]) -> None:
+    """Also after an earlier question without its first pod."""
+    scenario = _pods_of_a_job("Job", "JobSet")
+    edits = Edits(scenario)
+    edits.remove_pod("default/t-0")
+    edits.undo()
+    before = state_of(scenario)
+    with applied(scenario, [PutObjects([breaks_up])], CONTEXT):
+        plan_scenario(scenario, NOW)
+        assert before["gangs"].keys().isdisjoint(state_of(scenario)["gangs"])
+    assert state_of(scenario) == before
+
+
+def test_a_pod_of_a_gang_that_an_earlier_change_made() -> None:
+    """The gang is gone afterwards."""
+    scenario = _pods_of_a_job("JobSet")
+    before = state_of(scenario)
+    with applied(scenario, [PutObjects([_job_set()]), SetPriority("default/t-0", 5)], CONTEXT):
+        plan_scenario(scenario, NOW)
     assert state_of(scenario) == before
 
 

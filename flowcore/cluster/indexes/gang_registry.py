@@ -8,8 +8,9 @@ does not help the gang now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
@@ -246,6 +247,10 @@ class GangRegistry:
     def parts(self, key: ParentKey) -> Iterable[GangKey]:
         """The gangs of a parent that have pods."""
         return self._parts.get(key, ())
+
+    def of_controllers(self) -> Iterator[GangKey]:
+        """The gangs of all parents that have pods."""
+        return chain.from_iterable(self._parts.values())
 
     def _affects_waiting(self, gang: GangRef) -> bool:
         """Whether pods of the gang, or of its group, may wait for a change of the gang."""

@@ -186,7 +186,7 @@ class ParentGangs:
         return self._possible(self._parents_named(pod))
 
     def _possible(self, named: Sequence[ParentKey]) -> Collection[ParentKey]:
-        return dict.fromkeys(parent for parent in named if self._is_followed(parent.kind))
+        return dict.fromkeys(parent for parent in named if self.is_followed(parent.kind))
 
     def _parents_named(self, pod: Pod) -> Sequence[ParentKey]:
         """The parents that a pod names by the rows of any policy, whatever kinds are followed."""
@@ -199,7 +199,7 @@ class ParentGangs:
         key = next(parent_gangs(pod, self._gang_policy(pod, namespaces)[0], lambda _: True), None)
         if key is None or key.parent in self._parents:
             return None
-        return key.parent, self._is_followed(key.kind)
+        return key.parent, self.is_followed(key.kind)
 
     def _note_gang(self, pod: str, gang: GangKey | None) -> None:
         before = self._gang_of.get(pod)
@@ -236,7 +236,7 @@ class ParentGangs:
         if not possible:
             return None, NO_WAYS
         gangs, delivery = self._gang_policy(pod, namespaces)
-        key = None if pod.names_gang else next(parent_gangs(pod, gangs, self._is_followed), None)
+        key = None if pod.names_gang else next(parent_gangs(pod, gangs, self.is_followed), None)
         if pod.deleting or (pod.terminal and not pod.succeeded):
             return key, NO_WAYS
         ways: dict[ParentKey, Way] = {}
@@ -262,7 +262,8 @@ class ParentGangs:
         governing = self.policies.governing(pod.scheduler_name, pod.labels, namespaces.get(pod.namespace, ()))
         return (governing[0].gangs, governing[0].delivery) if governing else (BUILT_IN.gangs, None)
 
-    def _is_followed(self, kind: str) -> bool:
+    def is_followed(self, kind: str) -> bool:
+        """Whether parents of a kind (``ObjectKind.qualified``) are known, or about to be listed."""
         return self._objects[kind] > 0 if self.followed is None else kind in self.followed
 
 

@@ -83,6 +83,10 @@ class Edits:
         for parent in self._cluster.parent_gangs.possible_parents(pod):
             self._note_order(self._cluster.gangs.parts(parent))  # it may make gangs no longer with such a pod
 
+    def _note_gangs_of(self, pods: Iterable[str]) -> None:
+        gangs = (self._cluster.pods[key].gang for key in pods)
+        self._note_order(gang.key for gang in gangs if gang is not None)
+
     def _note_order(self, gangs: Iterable[GangKey]) -> None:
         for key in gangs:
             if key not in self._gangs:
@@ -91,6 +95,7 @@ class Edits:
     def put_namespace(self, name: str, labels: Labels) -> None:
         """Adds or replaces a namespace."""
         cluster, before = self._cluster, self._cluster.namespaces.get(name)
+        self._note_gangs_of(cluster.parent_gangs.candidates(name))  # other policies may govern them
         self._note("namespace", name, lambda: cluster.set_namespace(name, before))
         cluster.set_namespace(name, labels)
 
@@ -100,6 +105,8 @@ class Edits:
         before = store.objects(cluster).get(key)
         if isinstance(value, GangParent):
             self._note_order(cluster.gangs.parts(value.key))
+            if not cluster.parent_gangs.is_followed(value.key.kind):
+                self._note_gangs_of(cluster.parent_gangs.naming([value.key.kind]))  # they may leave their gangs
         self._note(store, key, lambda: store.put(cluster, key, before))
         store.put(cluster, key, value)
 
@@ -109,6 +116,7 @@ class Edits:
 
     def put_policy(self, policy: Policy) -> None:
         """Adds or replaces a policy."""
+        self._note_order(self._cluster.gangs.of_controllers())  # it may break up gangs
         self.scenario.policies[policy.name] = policy
 
     def put_named(self, kind: str, namespace: str, name: str) -> None:
@@ -148,7 +156,8 @@ class Edits:
         self._cluster.govern_gangs(self._governing)  # a plan of other policies may have broken up gangs
         self._order.restore()
         for gang, keys in self._gangs.items():
-            self._cluster.gangs.restore_order(gang, keys)
+            if self._cluster.gangs.exists(gang):  # else a change had made it
+                self._cluster.gangs.restore_order(gang, keys)
         for table, before in self._parts:
             _refill(table, before)
 
