@@ -32,10 +32,12 @@ CLASSES = {
 ASKED = (ExtendedRequest("example.com/gpu", (("r", 1),)),)
 
 
-def group(name: str, priority: int | None, *, preempts: bool | None = None, parent: str = "root") -> PodGroup:
-    """A PodGroup."""
+def group(
+    name: str, priority: int | None, *, preempts: bool | None = None, parent: str = "root", uid: str = ""
+) -> PodGroup:
+    """A PodGroup, whose uid the claims of its pods know."""
     spec = GangSpec(1, priority=priority, preempts=preempts)
-    return PodGroup(GangKey(GangSource.NATIVE, "ml", name), spec, parent=parent)
+    return PodGroup(GangKey(GangSource.NATIVE, "ml", name), spec, parent=parent, uid=uid)
 
 
 def member(name: str, of: str, kind: str, node: str, *, ended: bool = False, deleting: bool = False) -> Pod:
@@ -54,7 +56,8 @@ def composite(name: str, priority: int | None, *, preempts: bool | None = None, 
 PRIORITIES, PREEMPTS = st.sampled_from([None, 0, 7]), st.sampled_from([None, False, True])
 GROUP_EVENT = st.one_of(
     st.builds(
-        group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES])
+        group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES]),
+        uid=st.sampled_from(["u", "v"]),
     ),
     st.builds(
         composite, st.sampled_from(COMPOSITES), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES])
