@@ -26,7 +26,7 @@ from flowcore.planning.problem.problem import Problem
 #: Domains that are tried for a gang, and choices within one domain of the widest gang beside one for each gang.
 _MOST_DOMAINS, _TRIES_WITHIN = 8, 32
 #: Gangs that choose a domain, each with its pods, in the order of their turns.
-_Turns = Sequence[tuple[Gang, Members]]
+_ChoosingGangs = Sequence[tuple[Gang, Members]]
 #: What plans for the same pods are compared by: as ``VictimsKey``, but for its last entry, and how many pods move.
 _PlanKey = tuple[float, float, float, int]
 
@@ -83,7 +83,7 @@ def place_in_domains(
         search.improve_within(start, waiting.group, demands, problem.snapshot.generation)
 
 
-def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _Turns:
+def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _ChoosingGangs:
     """Gangs that choose and need pods."""
     group = problem.atomic_groups.all[waiting.group]
     turns = by_turns(group, {number: state.demands[number] for number in group.demands}, lambda gang: gang.needs_domain)
@@ -91,7 +91,7 @@ def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _Turns:
     return [(gang, members) for gang, members in turns if not waits.isdisjoint(members)]
 
 
-def _as_one(gangs: _Turns, waiting: Waiting) -> tuple[Gang, Members] | None:
+def _as_one(gangs: _ChoosingGangs, waiting: Waiting) -> tuple[Gang, Members] | None:
     """A gang of all pods, for one domain that does for all gangs; None: a pod needs none, or topologies differ."""
     members = {number: places for _, of_gang in gangs for number, places in of_gang.items()}
     alike = len({gang.topology_key for gang, _ in gangs}) == 1
@@ -112,7 +112,7 @@ class _DomainEvictions:
         state: EvictionState,
         search: Search,
         waiting: Waiting,
-        gangs: _Turns,
+        gangs: _ChoosingGangs,
         waves: range,
         *,
         preempts: bool,

@@ -21,7 +21,7 @@ from flowcore.rules.topology.domains import Domains
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
+class _AlikePods:
     """Pods of a gang that ask for the same and have one priority.
 
     Attributes:
@@ -124,18 +124,18 @@ class DomainRanks:
         demands = {number: replace(self._state.demands[number], allowed=nodes) for number, nodes in usable.items()}
         return needs_of({number: members[number] for number in usable}, self._counts, demands, fits, emptied[max(emptied)], None)
 
-    def _kinds(self, usable: Mapping[int, Bools]) -> list[_Kind]:
-        kinds: dict[tuple[bytes, int], _Kind] = {}
+    def _kinds(self, usable: Mapping[int, Bools]) -> list[_AlikePods]:
+        kinds: dict[tuple[bytes, int], _AlikePods] = {}
         for number, nodes in usable.items():
             key = self._key(number)
-            before = kinds.get(key, _Kind(number, 0, nodes))
-            kinds[key] = _Kind(before.number, before.count + self._counts[number], before.usable | nodes)
+            before = kinds.get(key, _AlikePods(number, 0, nodes))
+            kinds[key] = _AlikePods(before.number, before.count + self._counts[number], before.usable | nodes)
         return list(kinds.values())
 
     def _key(self, number: int) -> tuple[bytes, int]:
         return self._state.demands[number].requests.tobytes(), self._priority(number)
 
-    def _least(self, kind: _Kind, domains: Domains, emptied: Int64s) -> tuple[Float64s, Float64s]:
+    def _least(self, kind: _AlikePods, domains: Domains, emptied: Int64s) -> tuple[Float64s, Float64s]:
         """float64[D] each: the priority up to which pods leave in a domain, and the sum of what counts, as estimated.
 
         Each node counts by itself: it takes as many pods as it can once all have left that may, and each pod needs what
