@@ -14,7 +14,7 @@ from flowcore.planning.problem.problem import Problem
 #: Tries of a round, of each sort, with so many nodes and running pods at most. A try takes some tens of milliseconds
 #: with 100 000 running pods, so that larger clusters have fewer.
 _MOST, _FEW_OBJECTS = 512, 20_000
-#: Of these one group has that is in turn, whatever others use.
+#: One group of a round is in turn: it has this part of as many for itself, one of four.
 _SHARE_IN_TURN = 4
 
 
