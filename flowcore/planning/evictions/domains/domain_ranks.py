@@ -122,7 +122,9 @@ class DomainRanks:
             for number in usable
         }
         demands = {number: replace(self._state.demands[number], allowed=nodes) for number, nodes in usable.items()}
-        return needs_of({number: members[number] for number in usable}, self._counts, demands, fits, emptied[max(emptied)], None)
+        return needs_of(
+            {number: members[number] for number in usable}, self._counts, demands, fits, emptied[max(emptied)], None
+        )
 
     def _kinds(self, usable: Mapping[int, Bools]) -> list[_AlikePods]:
         kinds: dict[tuple[bytes, int], _AlikePods] = {}

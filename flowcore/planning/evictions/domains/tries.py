@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from flowcore.planning.evictions.gains.movable_kinds import turn_of
+from flowcore.model.turns import turn_of
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.waiting import Waiting
 from flowcore.planning.problem.problem import Problem
