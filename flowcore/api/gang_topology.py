@@ -1,4 +1,4 @@
-"""The topology of a gang from the annotations of its pods, or of its PodGroup: ours and those of Kueue."""
+"""The topology of a gang from the annotations of its pods, or of its PodGroup: ours, those of Kueue and Volcano."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.api.annotation_texts import annotation, label_keys, whole_number
 from flowcore.api.base import Wire
+from flowcore.api.hyper_nodes import HIGHEST_TIER, TIER_MODE, tier_limit_of
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GANG_TOPOLOGY
 from flowcore.model.gang_topology import (
@@ -42,6 +43,8 @@ class WireTopologyAnnotations(Wire):
     kueue_preferred_topology: str | None = msgspec.field(default=None, name=KUEUE_PREFERRED_TOPOLOGY)
     kueue_slice_topology: str | None = msgspec.field(default=None, name=KUEUE_SLICE_TOPOLOGY)
     kueue_slice_size: str | None = msgspec.field(default=None, name=KUEUE_SLICE_SIZE)
+    tier_mode: str | None = msgspec.field(default=None, name=TIER_MODE)
+    highest_tier: str | None = msgspec.field(default=None, name=HIGHEST_TIER)
 
 
 def to_gang_topology(
@@ -50,7 +53,7 @@ def to_gang_topology(
     """What annotations say of a topology; None: nothing.
 
     Those of Kueue count where none of ours is there, and not on pods that Kueue has let in: their node selectors have
-    the domain that it chose.
+    the domain that it chose. Those of Volcano count where none of either is there.
     """
     if annotations is None:
         return None
@@ -69,12 +72,23 @@ def to_gang_topology(
             annotations.kueue_slice_topology,
             annotations.kueue_slice_size,
         )
-        if texts == _NOTHING or any(label in ADMITTED_BY_KUEUE for label in labels or ()):
+        if texts == _NOTHING:
+            return _of_tiers(annotations)
+        if any(label in ADMITTED_BY_KUEUE for label in labels or ()):
             return None
     try:
         return _topology(names, texts)
     except ModelError as error:
         return GangTopology(problem=str(error))
+
+
+def _of_tiers(annotations: WireTopologyAnnotations) -> GangTopology | None:
+    """What the annotations of Volcano say; None: nothing."""
+    try:
+        limit = tier_limit_of(annotations.tier_mode, annotations.highest_tier)
+    except ModelError as error:
+        return GangTopology(problem=str(error))
+    return None if limit is None else GangTopology(limit=limit)
 
 
 def _topology(names: _Four[str], texts: _Four[str | None]) -> GangTopology:

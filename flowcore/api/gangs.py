@@ -16,6 +16,7 @@ from flowcore.api.annotation_texts import MAX_INT32, annotation, shortened, whol
 from flowcore.api.base import Int32, Interner, Wire, WireMeta
 from flowcore.api.durations import parse_seconds
 from flowcore.api.gang_topology import WireTopologyAnnotations, to_gang_topology
+from flowcore.api.hyper_nodes import WireSubGroup, WireTierLimit, to_sub_groups, to_tier_limit
 from flowcore.api.named_claims import WireNamedClaim, to_pod_claims
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import (
@@ -46,6 +47,7 @@ from flowcore.model.gang_spec import (
     PodGroup,
 )
 from flowcore.model.gang_topology import GangTopology
+from flowcore.model.hyper_nodes import SubGroup
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR
 
 #: One more than the longest name: a longer text is no name and need not be kept whole.
@@ -227,7 +229,7 @@ def topology_of(constraints: WireSchedulingConstraints | None) -> str:
 
 
 class WirePodGroupSpec(Wire):
-    """Fields of all sources: the last two are of the coscheduling plugin and Volcano, the others of Kubernetes.
+    """Fields of all sources: the last four are of the coscheduling plugin and Volcano, the others of Kubernetes.
 
     ``disruption_mode`` is a text in v1alpha2 (Pod, PodGroup), and an object later ({"single": {}}, {"all": {}}).
     """
@@ -242,6 +244,8 @@ class WirePodGroupSpec(Wire):
     resource_claims: list[WireNamedClaim] | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
+    network_topology: WireTierLimit | None = None
+    sub_group_policy: list[WireSubGroup] | None = None
 
 
 class _WireGroupOwner(Wire):
@@ -279,8 +283,8 @@ class WirePodGroup(Wire):
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor are priority and status of other
-    sources than Kubernetes' own, but for Volcano's phase.
+    Volcano's minTaskMember, minResources and queue are not read; nor are priority and status of other sources than
+    Kubernetes' own, but for Volcano's phase.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -307,6 +311,14 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
     levels = to_gang_topology(annotations) or GangTopology()
     if levels.problem:
         problems.append(levels.problem)
+    limit, sub_groups = levels.limit, tuple[SubGroup, ...]()
+    try:
+        if source is GangSource.VOLCANO and spec.network_topology is not None:
+            limit = to_tier_limit(spec.network_topology, "spec.networkTopology")
+        if source is GangSource.VOLCANO:
+            sub_groups = to_sub_groups(spec.sub_group_policy or [], "spec.subGroupPolicy")
+    except ModelError as error:
+        problems.append(str(error))
     mode = spec.disruption_mode
     gang_spec = GangSpec(
         min_member=max(0, min(min_member, MAX_INT32)),
@@ -319,6 +331,8 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
         priority=spec.priority if is_native else None,
         preempts=spec.preemption_policy != "Never" if is_native and spec.preemption_policy else None,
+        limit=limit,
+        sub_groups=sub_groups,
     )
     group_object = PodGroup(key, intern(gang_spec), "; ".join(problems))
     if source is GangSource.VOLCANO:

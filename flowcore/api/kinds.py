@@ -63,6 +63,8 @@ DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudge
 NODE_TOPOLOGY: Final = ObjectKind(
     "NodeResourceTopology", "noderesourcetopologies", "topology.node.k8s.io", ("v1alpha2", "v1alpha1")
 )
+#: Nodes near each other in a network, by Volcano.
+HYPER_NODE: Final = ObjectKind("HyperNode", "hypernodes", "topology.volcano.sh", ("v1alpha1",))
 #: In dumps only: the API server writes a pod's priority into the pod.
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
 #: In dumps only: what pods will claim whose claims are not made yet.
@@ -132,6 +134,7 @@ KINDS: Final = (
     RESOURCE_CLAIM,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
+    HYPER_NODE,
     *POD_GROUPS.values(),
     COMPOSITE_POD_GROUP,
     POLICY,

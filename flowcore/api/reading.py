@@ -13,11 +13,13 @@ from flowcore.api.composite_groups import WireCompositeGroup, to_composite_group
 from flowcore.api.device_taint_rules import WireDeviceTaintRule, to_device_taint_rule
 from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
+from flowcore.api.hyper_nodes import WireHyperNode, to_hyper_node
 from flowcore.api.kinds import (
     COMPOSITE_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
+    HYPER_NODE,
     NODE_TOPOLOGY,
     QUEUE,
     RESOURCE_CLAIM,
@@ -34,6 +36,7 @@ READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], A
     DEVICE_CLASS: (WireDeviceClass, lambda wire, _intern: to_device_class(wire)),
     DEVICE_TAINT_RULE: (WireDeviceTaintRule, lambda wire, _intern: to_device_taint_rule(wire)),
     DISRUPTION_BUDGET: (WireDisruptionBudget, lambda wire, _intern: to_disruption_budget(wire)),
+    HYPER_NODE: (WireHyperNode, lambda wire, _intern: to_hyper_node(wire)),
     NODE_TOPOLOGY: (WireNodeTopology, to_numa_node),
     RESOURCE_CLAIM: (WireDeviceClaim, lambda wire, _intern: to_resource_claim(wire)),
     RESOURCE_SLICE: (WireResourceSlice, lambda wire, _intern: to_resource_slice(wire)),

@@ -16,6 +16,7 @@ import msgspec
 from flowcore.api.base import Interner
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
+from flowcore.cluster.hyper_nodes.hyper_node_tree import HyperNodeTree
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -34,6 +35,7 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSpec, PodGroup
+from flowcore.model.hyper_nodes import HyperNode
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
@@ -96,6 +98,7 @@ class Cluster:
         volcano_jobs: Jobs of Volcano, by namespace and name.
         occupancy: what is taken on each node.
         devices: DeviceClasses, and the slices and claims that allocations of devices read.
+        hyper_nodes: HyperNodes; ``nodes`` have labels for those that they are in.
         tainted_slices: slices as they are published, and the rules that taint devices of them.
         device_gates: the feature gates that these are read with; set before the first of them comes.
         version: of the API server, by which pods and storage objects are read; set before the first of them comes.
@@ -113,6 +116,7 @@ class Cluster:
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
+        self.hyper_nodes = HyperNodeTree()
         self.tainted_slices = TaintedSlices()
         self.device_gates = DeviceGates()
         self.version = KubernetesVersion()
@@ -156,6 +160,7 @@ class Cluster:
     def put_node(self, node: Node) -> NodeChange | None:
         """Takes a new or changed node; None: scheduling sees no change (heartbeats, conditions, reports)."""
         before = self.nodes.get(node.name)
+        node = self.hyper_nodes.put_node(node)
         if before == node:
             return None
         self.nodes[node.name] = node
@@ -168,7 +173,21 @@ class Cluster:
     def remove_node(self, name: str) -> NodeChange | None:
         """A node is gone. Its pods stay counted until they go too."""
         before = self.nodes.pop(name, None)
+        self.hyper_nodes.drop_node(name)
         return None if before is None else self._touch_node(name, before)
+
+    def set_hyper_node(self, name: str, hyper_node: HyperNode | None) -> bool:
+        """Takes a HyperNode; None: it is gone. Returns whether a waiting pod may be placed otherwise now."""
+        if self.hyper_nodes.objects.get(name) == hyper_node:
+            return False  # its status alone changed
+        changed = False
+        for node_name in self.hyper_nodes.put(name, hyper_node):
+            before, node = self.nodes[node_name], self.hyper_nodes.labelled(node_name)
+            if node.labels != before.labels:
+                self.nodes[node_name] = node
+                self._touch_node(node_name, before)
+                changed = True
+        return self.gangs.set_tiers(self.hyper_nodes.numbered()) or changed
 
     def _touch_node(self, name: str, before: Node | None) -> NodeChange:
         self.occupancy.generation += 1

@@ -14,6 +14,7 @@ from flowcore.api.kinds import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
+    HYPER_NODE,
     NODE_TOPOLOGY,
     PARENTS,
     POD_GROUPS,
@@ -32,6 +33,7 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
+from flowcore.model.hyper_nodes import HyperNode
 from flowcore.model.numa import NumaNode
 from flowcore.model.queues import Queue
 from flowcore.model.resource_claims import ResourceClaim
@@ -162,6 +164,17 @@ NODE_TOPOLOGIES: Final = Store[str, NumaNode](
     lambda cluster: cluster.numa.reports,
     lambda cluster, name, report: cluster.numa.set_report(name, report),
 )
+HYPER_NODES: Final = Store[str, HyperNode](
+    (HYPER_NODE,),
+    ("HyperNode", "hyper_node"),
+    HyperNode,
+    lambda hyper_node: hyper_node.name,
+    _name,
+    str,
+    lambda cluster: cluster.hyper_nodes.objects,
+    Cluster.set_hyper_node,
+    lambda name, before: HyperNode(name, 0 if before is None else before.tier, problem="the object cannot be read"),
+)
 QUEUES: Final = Store[str, Queue](
     (QUEUE,),
     ("Queue", "queue"),
@@ -232,6 +245,7 @@ STORES: Final[tuple[Store[Any, Any], ...]] = (
     DEVICE_TAINT_RULES,
     RESOURCE_CLAIMS,
     NODE_TOPOLOGIES,
+    HYPER_NODES,
     QUEUES,
     DISRUPTION_BUDGETS,
     STORAGE_OBJECTS,

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from flowcore.model.gang_parents import ParentKey
+from flowcore.model.hyper_nodes import SubGroup, TierLimit
 from flowcore.model.resource_claims import PodClaim
 
 #: Annotations of ours, on pods; the last two on PodGroup objects too. More of them: ``gang_topology``.
@@ -162,6 +163,8 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         slice_key: as ``topology_key``, for each slice of the gang by itself; "": it has no slices.
         slice_size: how many pods are in a slice, by their ranks; 0: it has no slices.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
+        limit: what it says of tiers of HyperNodes; None: nothing, or ``topology_key`` and ``preferred`` have it.
+        sub_groups: what is in its slices in place of ranks; (): ranks say it.
         tree: how many of ``group`` are enough, and which; None: all of them are needed.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
@@ -180,6 +183,13 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     slice_key: str = ""
     slice_size: int = 0
     tree: GroupTree | None = None
+    limit: TierLimit | None = None
+    sub_groups: tuple[SubGroup, ...] = ()
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether parts of it have a topology of their own."""
+        return self.slice_size > 0 or bool(self.sub_groups)
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.hyper_nodes import TierLimit
 from flowcore.model.selectors import Labels, value_of
 
 #: Annotations of ours, on pods and on PodGroup objects.
@@ -43,6 +44,7 @@ RANK_LABELS: Final = (
     "batch.kubernetes.io/job-completion-index",
     _WORKER_INDEX,
     _REPLICA_INDEX,
+    "volcano.sh/task-index",
     "apps.kubernetes.io/pod-index",
 )
 #: Of the Jobs of a replicated job: which of them a pod is of, and how many there are. Each counts its ranks from 0.
@@ -57,7 +59,7 @@ class GangTopology(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     Attributes:
         required: as ``GangSpec.topology_key``, and so are these.
-        preferred, slice_key, slice_size: as in ``GangSpec``.
+        preferred, slice_key, slice_size, limit: as in ``GangSpec``.
         problem: the first annotation that cannot be read, and why; "": all can.
     """
 
@@ -65,6 +67,7 @@ class GangTopology(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     preferred: tuple[str, ...] = ()
     slice_key: str = ""
     slice_size: int = 0
+    limit: TierLimit | None = None
     problem: str = ""
 
 

@@ -123,7 +123,7 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({"mode": "Extender", "rights.podgroups": False}, {"podgroups"}),
         (
             {"mode": "Extender", "rights.gangs": ["jobset", "volcano"]},
-            {f"gangs-{kind}" for kind in ("job", "leaderworkerset", "kubeflow", "raycluster", "podgang")},
+            {f"gangs-{kind}" for kind in ("job", "leaderworkerset", "kubeflow", "raycluster", "podgang", "hypernode")},
         ),
         ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
         ({"mode": "Extender", "rights.create": False}, None),

@@ -152,6 +152,7 @@ HEALTHY = Facts(
     client_certificates=(certificate(30),),
     scheduler_features={"GangScheduling": False},
     pod_group_versions=(),
+    hyper_node_problems=None,
     view=ViewAnswer("Service thalweg-system/thalweg-view"),
 )
 GATED = (pod("gated", STEERED, schedulingGates=[{"name": "scheduling.thalweg/plan"}]),)
@@ -298,6 +299,13 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"node_count": NOT_READ}, "node-sample", Verdict.SKIP, "403"),
     ({"scheduler_features": {"GangScheduling": True}}, "gang-scheduling", Verdict.WARN, "feature gate GangScheduling"),
     ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.SKIP, "not known"),
+    (
+        {"hyper_node_problems": ("HyperNode a: x", "b", "c", "d")},
+        "hyper-nodes",
+        Verdict.WARN,
+        "HyperNode a: x; b; c; and 1 more.",
+    ),
+    ({"hyper_node_problems": NOT_READ}, "hyper-nodes", Verdict.SKIP, "403"),
     (
         {"pods": (pod("p", old=7200), pod("q", old=90000))},
         "waiting",

@@ -41,6 +41,7 @@ def test_every_kind_is_watched_at_its_path() -> None:
             *(f"/apis/topology.node.k8s.io/{version}/noderesourcetopologies" for version in ("v1alpha2", "v1alpha1")),
             True,
         ),
+        "hypernodes": ("/apis/topology.volcano.sh/v1alpha1/hypernodes", True),
         "flowqueues": ("/apis/scheduling.thalweg/v1alpha1/flowqueues", True),
         "poddisruptionbudgets": ("/apis/policy/v1/poddisruptionbudgets", True),
         "persistentvolumes": ("/api/v1/persistentvolumes", False),

@@ -20,9 +20,9 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     Pod, Namespace, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume, PersistentVolumeClaim,
     StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices DeviceClass, ResourceSlice,
     DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup,
-    CompositePodGroup, Job, JobSet, LeaderWorkerSet, PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob,
-    RayCluster, PodGang, and those that policies name in gangs.parents; FlowSchedulingPolicy, FlowQueue; and what
-    metrics-server measured, NodeMetrics and PodMetrics.
+    CompositePodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob,
+    JAXJob, RayCluster, PodGang, and those that policies name in gangs.parents; FlowSchedulingPolicy, FlowQueue; and
+    what metrics-server measured, NodeMetrics and PodMetrics.
 
     Kinds that the API server does not serve have no objects. Kinds that you may not list are named in warnings on
     standard error. Nodes and pods are needed.

@@ -20,11 +20,14 @@ from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.policies.gate_admission import BINDINGS_PATH, RULES_PATH
 from thalweg_operator.policies.gate_manifests import ADMISSION, GATE_NAME
 
+from flowcore.api.hyper_nodes import WireHyperNode
+from flowcore.api.kinds import HYPER_NODE
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, release_of, user_of, wanted_rights
 from thalweg.doctor.confinement import confinement_name
 from thalweg.doctor.extender_probe import ask
 from thalweg.doctor.facts import ClientCertificate, Lease, NotRead, SchedulerFacts
+from thalweg.doctor.hyper_nodes import problems_of
 from thalweg.doctor.scheduler_reading import (
     NotReadError,
     certificate,
@@ -255,6 +258,19 @@ class ClusterReader:
             if any(resource.name == "podgroups" for resource in served.resources):
                 serving.append(entry.version)
         return tuple(serving)
+
+    async def hyper_node_problems(self) -> tuple[str, ...] | None:
+        """What of Volcano's HyperNodes does not count; None: there are none."""
+        try:
+            objects = await self.list(HYPER_NODE.paths[0], WireHyperNode)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        if not objects:
+            return None
+        nodes = await self.list("/api/v1/nodes", _Object)
+        return problems_of(objects, (node.metadata for node in nodes))
 
     async def denied(self, lease: NamespacedName) -> tuple[Right, ...]:
         """Rights of the roles in rights/ that the service account lacks."""

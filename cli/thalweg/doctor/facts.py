@@ -120,6 +120,7 @@ class Facts:
         client_certificates: those that kube-scheduler shows to the extender, as far as they can be read.
         scheduler_features: kube-scheduler's feature gates; None: the caller did not say where to read them.
         pod_group_versions: versions of the API group scheduling.k8s.io that serve PodGroups.
+        hyper_node_problems: what of Volcano's HyperNodes does not count; None: there are none.
         view: what the operator's view answers; None: no Service leads to one.
     """
 
@@ -147,4 +148,5 @@ class Facts:
     client_certificates: tuple[ClientCertificate, ...]
     scheduler_features: Mapping[str, bool] | NotRead | None
     pod_group_versions: tuple[str, ...] | NotRead
+    hyper_node_problems: tuple[str, ...] | NotRead | None
     view: ViewAnswer | NotRead | None

@@ -50,6 +50,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         scheduler = group.create_task(_fact(reader.scheduler()))
         scheduler_features = group.create_task(_fact(reader.scheduler_features()))
         pod_group_versions = group.create_task(_fact(reader.pod_group_versions()))
+        hyper_node_problems = group.create_task(_fact(reader.hyper_node_problems()))
         view = group.create_task(_fact(reader.view()))
     certificates = await _fact(reader.client_certificates(scheduler.result()))
     leases, still_renewed = first_leases, None
@@ -81,6 +82,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         client_certificates=() if isinstance(certificates, NotRead) else certificates,
         scheduler_features=scheduler_features.result(),
         pod_group_versions=pod_group_versions.result(),
+        hyper_node_problems=hyper_node_problems.result(),
         view=view.result(),
     )
 

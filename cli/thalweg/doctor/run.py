@@ -22,6 +22,7 @@ from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.doctor.governed import policies
+from thalweg.doctor.hyper_nodes import hyper_nodes
 from thalweg.doctor.installation import api_server, crd, operator_version, rights, second_scheduler
 from thalweg.doctor.kube_scheduler import certificates, extender, gang_scheduling, node_sample
 from thalweg.doctor.liveness import clock, gates, lease, served
@@ -39,7 +40,7 @@ _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Ve
 #: All checks, in the order of the report.
 _CHECKS: Final[tuple[Callable[[Facts], Iterator[CheckResult]], ...]] = (
     api_server, operator_version, second_scheduler, crd, rights, confinement, lease, clock, policies, gates, served,
-    waits, view, extender, certificates, node_sample, gang_scheduling,
+    waits, view, extender, certificates, node_sample, gang_scheduling, hyper_nodes,
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ def with_pod_topology(key: GangKey, resolved: ResolvedGangSpec, pods: Collection
         preferred=spec.preferred or first.preferred,
         slice_key=sliced.slice_key,
         slice_size=sliced.slice_size,
+        limit=spec.limit or first.limit,
     )
     return replace(resolved, spec=spec)
 
@@ -56,5 +57,6 @@ def _text(topology: GangTopology) -> str:
         f"topology {topology.required}" if topology.required else "",
         f"preferred {', '.join(topology.preferred)}" if topology.preferred else "",
         f"slices of {topology.slice_size} by {topology.slice_key}" if topology.slice_size else "",
+        f"HyperNodes {topology.limit.text}" if topology.limit is not None else "",
     ]
     return " and ".join(part for part in parts if part)

@@ -15,6 +15,7 @@ from itertools import chain
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
 from flowcore.cluster.gang_specs.topology_agreement import with_pod_topology
+from flowcore.cluster.hyper_nodes.tier_limits import Tiers
 from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
@@ -103,6 +104,7 @@ class GangRegistry:
         #: PodGroup objects.
         self.groups: dict[GangKey, PodGroup] = {}
         self.composites = CompositeGroups()
+        self._tiers = Tiers()
         #: Objects that say what the gangs of their pods need.
         self.parents: dict[ParentKey, GangParent] = {}
         #: Parents that make some pods only once others run, by namespace.
@@ -220,6 +222,20 @@ class GangRegistry:
             members = self._members.get(key)
             waits |= members is not None and bool(members.waiting)
         return waits
+
+    def set_tiers(self, tiers: Tiers) -> bool:
+        """Takes the tiers that HyperNodes have; returns whether pods may wait for them."""
+        if tiers == self._tiers:
+            return False
+        self._tiers = tiers
+        self._states.clear()
+        return bool(self._members)
+
+    def asks_for_tiers(self, pod: Pod) -> bool:
+        """Whether the gang of a pod says anything of tiers of HyperNodes."""
+        group = self.groups.get(pod.gang.key) if pod.gang is not None else None
+        by_group = group is not None and (group.spec.limit is not None or bool(group.spec.sub_groups))
+        return by_group or (pod.gang_topology is not None and pod.gang_topology.limit is not None)
 
     def set_parent(self, key: ParentKey, parent: GangParent | None) -> bool:
         """Takes a parent of gangs; None: it is gone. Returns whether pods wait for it."""
@@ -395,7 +411,7 @@ class GangRegistry:
             resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
         else:
             resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
-        resolved = with_pod_topology(key, resolved, pods)
+        resolved = self._tiers.applied(with_pod_topology(key, resolved, pods), key.display_name)
         members = members_of.without(resolved.non_members)
         return GangState(
             resolved.spec,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from flowcore.cluster.gang_specs.gang_slices import slice_gangs, slices_of
+from flowcore.cluster.gang_specs.gang_slices import Slices, slice_gangs, slices_of
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.pod_groups.round_tree import GangProgress, RoundTree
 from flowcore.model.gang_spec import GangKey, GangSource, GangSpec, GroupTree
@@ -107,23 +107,24 @@ class RoundGangs:
     def _slices(self, key: GangKey, positions: Sequence[int], atomic_group: str) -> list[tuple[Gang, list[int]]]:
         """The slices of a gang with pods that wait, each with their positions."""
         progress = self.progress(key)
-        if not progress.slices:
+        slices = progress.slices
+        if not slices.of_pods:
             return []
         in_slices: dict[int, list[int]] = {}
         for position in positions:
-            number = progress.slices.get(self._pending[position][0].key)
+            number = slices.of_pods.get(self._pending[position][0].key)
             if number is not None:
                 in_slices.setdefault(number, []).append(position)
         counts: dict[int, Counter[str]] = {}
         for pod, node in self._nodes(key):
-            number = progress.slices.get(pod)
-            if number is not None and (value := self._domain_of(node, progress.spec.slice_key)):
+            number = slices.of_pods.get(pod)
+            if number is not None and (value := self._domain_of(node, slices.keys[number])):
                 counts.setdefault(number, Counter())[value] += 1
         homes = {number: (_most_common(values), values.total()) for number, values in counts.items()}
         alone = len(positions) - sum(map(len, in_slices.values()))
         waiting = {number: len(places) for number, places in in_slices.items()}
         gangs = slice_gangs(
-            key, progress.spec, waiting, homes, progress.missing, alone, atomic_group, begun=progress.placed > 0
+            key, slices, waiting, homes, progress.missing, alone, atomic_group, begun=progress.placed > 0
         )
         return [(gang, in_slices[number]) for number, gang in gangs.items()]
 
@@ -264,9 +265,10 @@ def _progress(
         elif len(deliveries) > 1:
             ways = ", ".join(sorted(each.value for each in deliveries))
             reason = f"{key.display_name}: its pods are not delivered the same way: {ways}"
-    slices: Mapping[str, int] = {}
-    if state.spec.slice_size and not reason:
-        slices, reason = slices_of(key, state.spec, [*waiting.values(), *bound.values()])
+    slices = Slices()
+    if state.spec.has_slices and not reason:
+        slices = slices_of(key, state.spec, [*waiting.values(), *bound.values()])
+        reason = slices.problem
     return GangProgress(
         state.spec,
         placed,

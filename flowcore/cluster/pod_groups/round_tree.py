@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from flowcore.cluster.gang_specs.gang_slices import Slices
 from flowcore.model.gang_spec import GangKey, GangSpec, GroupTree
 from flowcore.model.gangs import GangTree
 from flowcore.model.policies import Delivery
@@ -24,7 +25,7 @@ class GangProgress:
         deliveries: how the plans of its pods in this round are delivered.
         unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
             where it may.
-        slices: pod -> slice (``slices_of``).
+        slices: ``slices_of``.
     """
 
     spec: GangSpec
@@ -34,7 +35,7 @@ class GangProgress:
     has_waiting: bool
     deliveries: frozenset[Delivery]
     unschedulable_reason: str
-    slices: Mapping[str, int]
+    slices: Slices
 
 
 class RoundTree:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.gangs import Gang
+from flowcore.model.hyper_nodes import is_tier_key
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR
@@ -92,6 +93,8 @@ def no_domain(gang: Gang, table: NodeTable) -> str:
         return ""
     if TOPOLOGY_SEPARATOR in gang.topology_key:
         return f"{gang.name} keeps to one domain of {gang.topology_key}, and no node has all of these labels"
+    if is_tier_key(gang.topology_key):
+        return f"{gang.name} keeps to one domain of {gang.topology_key}, and no node is in one"
     return f"{gang.name} keeps to one domain of {gang.topology_key}, a label that no node has"
 
 

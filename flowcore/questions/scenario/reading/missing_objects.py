@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgspec
 
 from flowcore.api.gang_parents import kinds_of
-from flowcore.api.kinds import DEVICE_TAINT_RULE, RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.api.kinds import DEVICE_TAINT_RULE, HYPER_NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.model.gang_parents import ParentKey
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
@@ -26,6 +26,8 @@ _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
 _CLAIM = "PersistentVolumeClaim"
 _ADD_DEVICES = "kubectl get resourceclaims,resourceslices,deviceclasses -A -o json"
+_ADD_HYPER_NODES = "kubectl get hypernodes -o json"
+_NO_HYPER_NODES = "you may not list HyperNodes"
 #: Of a dump; see ``_no_claims``.
 NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
 NO_DEVICE_CLAIMS_MESSAGE = f"the files contain no ResourceClaim (add them: {_ADD_DEVICES})"
@@ -68,6 +70,7 @@ def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
         *_storage(scenario, pods),
         *_devices(scenario, pods),
         *_parents(scenario, pods),
+        *_hyper_nodes(scenario, pods),
     ]
 
 
@@ -189,6 +192,17 @@ def _parents(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
             yield f"{_pods(keys)}: planned one by one and not as gangs: you may not list {name}s"
     for parent, keys in objects.items() if scenario.unread is None else ():
         yield f"{_pods(keys)}: planned one by one and not as gangs: the files do not contain {parent.display_name}"
+
+
+def _hyper_nodes(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
+    """For gangs that keep to tiers: that no HyperNode is known, or what of them does not count."""
+    cluster = scenario.cluster
+    if not (asking := [pod.key for pod in pods if cluster.gangs.asks_for_tiers(pod)]):
+        return
+    if not cluster.hyper_nodes.objects and _may_lack(scenario, HYPER_NODE.kind):
+        why = f"the files contain no HyperNode (add them: {_ADD_HYPER_NODES})"
+        yield f"{_pods(asking)}: placed as if there were none: {why if scenario.unread is None else _NO_HYPER_NODES}"
+    yield from cluster.hyper_nodes.problems()
 
 
 def _lacks_device_claims(scenario: Scenario) -> bool:

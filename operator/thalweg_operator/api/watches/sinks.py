@@ -21,12 +21,14 @@ from flowcore.api import (
     to_unreadable_pod,
     to_unreadable_pod_group,
 )
-from flowcore.api.kinds import POD_GROUPS, STORAGE, ObjectKind
+from flowcore.api.hyper_nodes import WireHyperNode, to_hyper_node
+from flowcore.api.kinds import HYPER_NODE, POD_GROUPS, STORAGE, ObjectKind
 from flowcore.api.reading import READ_BY
 from flowcore.cluster.kinds import Store
 from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
 from flowcore.model.data import DATA
 from flowcore.model.gang_spec import GangSource, PodGroup
+from flowcore.model.hyper_nodes import HyperNode
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import CHECKPOINTED_AT
@@ -261,12 +263,28 @@ def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes |
     return decode
 
 
+def hyper_node_decoder(bad_input: BadInput) -> Callable[[bytes | msgspec.Raw], HyperNode]:
+    """Bytes of a HyperNode to a HyperNode; ``bad_input`` receives members that do not count."""
+    decode_wire = msgspec.json.Decoder(WireHyperNode).decode
+
+    def decode(raw: bytes | msgspec.Raw) -> HyperNode:
+        hyper_node = to_hyper_node(decode_wire(raw))
+        if hyper_node.problem:
+            problem = f"{hyper_node.problem}: it does not count"
+            bad_input.refuse(HYPER_NODE.kind, "spec.members", hyper_node.name, problem)
+        return hyper_node
+
+    return decode
+
+
 def decoder(kind: ObjectKind, intern: Interner, bad_input: BadInput) -> Callable[[bytes | msgspec.Raw], Any]:
     """Bytes of an object of a kind that has a row (``flowcore.cluster.kinds``) to the object."""
     if kind in STORAGE:
         return storage_object_decoder(kind.kind, intern, bad_input)
     if kind in POD_GROUPS.values():
         return pod_group_decoder(GangSource(kind.group), intern)
+    if kind is HYPER_NODE:
+        return hyper_node_decoder(bad_input)
     wire, to_value = READ_BY[kind]
     decode = msgspec.json.Decoder(wire).decode
     return lambda raw: to_value(decode(raw), intern)

@@ -12,6 +12,7 @@ from flowcore.api.kinds import (
     COMPOSITE_POD_GROUP,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
+    HYPER_NODE,
     NAMESPACE,
     NODE,
     NODE_TOPOLOGY,
@@ -39,6 +40,7 @@ CLAIMED_DEVICES: Final = (RESOURCE_SLICE, RESOURCE_CLAIM)
 OPTIONAL_KINDS: Final = frozenset(
     (
         NODE_TOPOLOGY.plural,
+        HYPER_NODE.plural,
         COMPOSITE_POD_GROUP.plural,
         *(kind.plural for kind in CLAIMED_DEVICES),
         DEVICE_TAINT_RULE.plural,
@@ -58,6 +60,7 @@ REFUSABLE_KINDS: Final = frozenset(
         *(kind.plural for kind in CLAIMED_DEVICES),
         DEVICE_TAINT_RULE.plural,
         COMPOSITE_POD_GROUP.plural,
+        HYPER_NODE.plural,
     )
 )
 

@@ -127,9 +127,10 @@ def object_event(state: State, event: ObjectEvent) -> None:
     cluster, ledger = state.cluster, state.ledger
     match event:
         case NodePut(node):
-            if cluster.nodes.get(node.name) != node:
-                state.nominations.prices_changed()  # its images may be others too
+            known = cluster.nodes.get(node.name)
             change = cluster.put_node(node)
+            if cluster.nodes[node.name] is not known:
+                state.nominations.prices_changed()  # its images may be others too
             if change is not None:
                 _node_changed(state, change)
         case NodeRemoved(name):

@@ -1,0 +1,1 @@
+"""HyperNodes of Volcano: which nodes are in which, and what gangs ask of their tiers."""
