@@ -35,7 +35,10 @@ PLANE = {"scheduler": True, "kwok": True}
 BREAKS_PLANE = True
 STEERED = {"waiting": "Gate"}
 #: Kinds that few clusters have.
-KINDS = [Path(__file__).parent.parent / "support" / name for name in ("pod_groups.yaml", "node_topology.yaml")]
+KINDS = [
+    Path(__file__).parent.parent / "support" / name
+    for name in ("pod_groups.yaml", "node_topology.yaml", "hyper_nodes.yaml")
+]
 DEVICES = "resource.k8s.io/v1"
 SERVICE, VIEW = "thalweg-extender", "thalweg-view"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"

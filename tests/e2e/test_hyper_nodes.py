@@ -1,0 +1,70 @@
+"""On a real API server with Volcano's HyperNodes: gangs keep to their tiers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from support.cluster_scenario import ClusterScenario
+from support.parents import install_parents, parent
+
+from flowcore.api.kinds import HYPER_NODE, POD_GROUPS
+from flowcore.model.gang_spec import GangSource
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+#: Kinds are installed.
+BREAKS_PLANE = True
+CRDS = [Path(__file__).parent.parent / "support" / name for name in ("pod_groups.yaml", "hyper_nodes.yaml")]
+Manifest = dict[str, Any]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def volcano(scene: ClusterScenario) -> ClusterScenario:
+    """A scene whose API server has PodGroups of Volcano and HyperNodes."""
+    for each in (crd for file in CRDS for crd in yaml.safe_load_all(file.read_text())):
+        await scene.api.apply(each)
+    await install_parents(scene.api, HYPER_NODE, POD_GROUPS[GangSource.VOLCANO])
+    return scene
+
+
+def hyper_node(name: str, tier: int, tier_name: str, *members: Manifest) -> Manifest:
+    """As Volcano's benchmark/scripts/create-hypernodes.sh makes them."""
+    spec = {"tier": tier, "tierName": tier_name, "members": list(members)}
+    return {"apiVersion": HYPER_NODE.api_version, "kind": "HyperNode", "metadata": {"name": name}, "spec": spec}
+
+
+def rack(name: str) -> Manifest:
+    """Nodes with the label of a rack."""
+    return hyper_node(
+        name, 1, "rack", {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"topology-rack": name}}}}
+    )
+
+
+def spine(name: str, *racks: str) -> Manifest:
+    """Racks by their names."""
+    members = ({"type": "HyperNode", "selector": {"exactMatch": {"name": each}}} for each in racks)
+    return hyper_node(name, 2, "spine", *members)
+
+
+async def start(scene: ClusterScenario, name: str, count: int, topology: Manifest) -> None:
+    """Creates a PodGroup, and its pods of a core each."""
+    group = parent(POD_GROUPS[GangSource.VOLCANO], scene.namespace, name, minMember=count, networkTopology=topology)
+    await scene.api.create(group)
+    annotations = {"scheduling.k8s.io/group-name": name}
+    await scene.api.create_many([scene.pod(f"{name}-{at}", "1", annotations=annotations) for at in range(count)])
+
+
+async def test_a_gang_keeps_to_one_rack(volcano: ClusterScenario) -> None:
+    """Nodes in no rack stay empty. Three pods fit in no rack, and say so; a HyperNode that comes has room for them."""
+    api = volcano.api
+    await api.create_many([rack("rack-1"), spine("spine-0", "rack-0", "rack-1")])
+    await volcano.nodes("a", "b", "c", cpu="1", labels={"topology-rack": "rack-0"})
+    await volcano.nodes("d", "e", cpu="1", labels={"topology-rack": "rack-1"})
+    await start(volcano, "two", 2, {"mode": "hard", "highestTierName": "rack"})
+    assert set((await volcano.nodes_of("two-0", "two-1")).values()) == {"d", "e"}
+    await start(volcano, "three", 3, {"highestTierAllowed": 1})
+    await volcano.reason_of("three-0", "HyperNode tier 1")
+    await api.create(rack("rack-0"))
+    assert set((await volcano.nodes_of("three-0", "three-1", "three-2")).values()) == {"a", "b", "c"}
