@@ -369,12 +369,16 @@ def test_a_limit_that_nothing_can_keep_is_a_reason(topology: Manifest, reason: s
     assert gang.unschedulable_reason == f"PodGroup ml/g of scheduling.volcano.sh: {reason}"
 
 
-def test_without_hyper_nodes_a_limit_limits_nothing() -> None:
-    """As in Volcano: so Jobs of a cluster without them go on as they did. A name needs its HyperNode."""
-    (gang,) = told(known(), {"mode": "hard", "highestTierAllowed": 1})
+@pytest.mark.parametrize("limit", [{"highestTierAllowed": 1}, {"highestTierAllowed": 0}, {"highestTierName": "leaf"}])
+def test_without_hyper_nodes_a_limit_limits_nothing(limit: Manifest) -> None:
+    """So Jobs of a cluster without them, or whose HyperNodes the operator may not read, go on as they did."""
+    policy = {"matchLabelKeys": ["volcano.sh/partition-id"], "networkTopology": limit}
+    (gang,) = told(known(), limit, policies=[policy])
     assert (gang.topology_key, gang.preferred, gang.unschedulable_reason) == ("", (), "")
-    (gang,) = told(known(), {"mode": "hard", "highestTierName": "leaf"})
-    assert gang.unschedulable_reason.endswith("no HyperNode has the tierName leaf")
+    gone = known(*TREE)
+    for hyper in TREE:
+        gone.set_hyper_node(hyper.name, None)
+    assert told(gone, limit) == [gang]
 
 
 def test_a_tier_that_does_not_count_is_a_limit_all_the_same() -> None:

@@ -1,8 +1,9 @@
 """What gangs ask of tiers, as topologies of nodes.
 
 As Volcano reads it (pkg/scheduler/framework/session.go, adjustNetworkTopologySpec): all nodes together are a HyperNode
-above all others, of tier 1 where there are none. So a limit of that tier or above limits nothing, and a gang with a
-limit that allows less is placed as near as there is room within it.
+above all others. So a limit of that tier or above limits nothing, and a gang with a limit that allows less is placed as
+near as there is room within it. Where there are no HyperNodes, or the operator may not read them, no limit limits
+anything: gangs that ran before go on.
 """
 
 from __future__ import annotations
@@ -76,12 +77,14 @@ class Tiers:
         Raises:
             _NoSuchTierError: there is no such HyperNode.
         """
+        if not limit.is_hard or not self.numbers:
+            return None
         highest = limit.tier
         if limit.tier_name:
             highest = self.by_name.get(limit.tier_name)
-            if highest is None and limit.is_hard:
+            if highest is None:
                 raise _NoSuchTierError(f"no HyperNode has the tierName {shortened(limit.tier_name)}")
-        if not limit.is_hard or highest is None or highest > self.highest:
+        if highest is None or highest > self.highest:
             return None
         allowed = [tier for tier in self.numbers if tier <= highest]
         if not allowed:
