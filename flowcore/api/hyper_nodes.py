@@ -14,9 +14,10 @@ from flowcore.model.selectors import LabelSelector
 
 #: Most members of a HyperNode that select nodes by a pattern or by labels: each is compared with every node.
 MAX_SELECTORS: Final = 64
-#: Most entries of a PodGroup's subGroupPolicy, and labels that one of them names.
+#: Most entries of a PodGroup's subGroupPolicy, and labels and values that one of them names.
 MAX_SUB_GROUPS: Final = 16
 _MAX_LABELS: Final = 8
+MAX_VALUES: Final = 64
 #: Most problems of one object that are told.
 _MAX_TOLD: Final = 3
 
@@ -155,6 +156,8 @@ def to_sub_groups(policies: list[WireSubGroup], field: str) -> tuple[SubGroup, .
             raise ModelError(f"{path}.labelSelector", "it is no selector of labels")
         if max(len(keys), len(selector.requirements)) > _MAX_LABELS:
             raise ModelError(path, f"it names more than {_MAX_LABELS} labels")
+        if sum(len(requirement.values) for requirement in selector.requirements) > MAX_VALUES:
+            raise ModelError(f"{path}.labelSelector", f"it names more than {MAX_VALUES} values")
         limit = TierLimit(is_hard=False)
         if policy.network_topology is not None:
             limit = to_tier_limit(policy.network_topology, f"{path}.networkTopology")

@@ -13,7 +13,7 @@ from support.profiles import examples
 from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 
 from flowcore.api import Interner, WirePod, WirePodGroup, to_pod, to_pod_group
-from flowcore.api.hyper_nodes import MAX_SELECTORS, MAX_SUB_GROUPS, WireHyperNode, to_hyper_node
+from flowcore.api.hyper_nodes import MAX_SELECTORS, MAX_SUB_GROUPS, MAX_VALUES, WireHyperNode, to_hyper_node
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.hyper_nodes.hyper_node_tree import MAX_TIERS
 from flowcore.cluster.indexes.round_gangs import gangs_for
@@ -30,6 +30,8 @@ from flowcore.questions.scenario.plan import plan_scenario
 
 Manifest = dict[str, Any]
 ONE, TWO, THREE = tier_key(1), tier_key(2), tier_key(3)
+#: Each would be compared with each pod of the gang, in each round.
+MANY_VALUES = [f"v{at}" for at in range(MAX_VALUES + 1)]
 
 
 def exact(kind: str, *names: str) -> list[Manifest]:
@@ -429,6 +431,10 @@ def test_partitions_are_slices() -> None:
         ([{"networkTopology": {"highestTierName": "none"}}], "no HyperNode has the tierName none"),
         ([{}] * (MAX_SUB_GROUPS + 1), "spec.subGroupPolicy: it has 17 entries, 16 are allowed"),
         ([{"matchLabelKeys": ["a"] * 9}], "spec.subGroupPolicy[0]: it names more than 8 labels"),
+        (
+            [{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": MANY_VALUES}]}}],
+            f"spec.subGroupPolicy[0].labelSelector: it names more than {MAX_VALUES} values",
+        ),
         (
             [{"networkTopology": {"mode": "x"}}],
             'spec.subGroupPolicy[0].networkTopology.mode: "x" is neither hard nor soft',
