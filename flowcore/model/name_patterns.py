@@ -12,10 +12,12 @@ import re2
 _MAX_CHARACTERS: Final = 1024
 _MAX_INSTRUCTIONS: Final = 512
 _MAX_BYTES: Final = 1 << 20
-#: Patterns that are kept compiled.
-_KEPT: Final = 4096
+#: Patterns that are kept compiled: more than a cluster has, since each new node is compared with all of them in turn.
+_KEPT: Final = 1 << 16
 #: Characters of the least and the greatest name that a pattern may match.
 _RANGE: Final = 64
+#: These begin with ^ and may have a match anywhere: it may be left out.
+_LOOSE: Final = ("^*", "^?", "^{")
 
 
 class NamePattern:
@@ -41,7 +43,8 @@ class NamePattern:
             raise ValueError("it is too large")
         self.range: tuple[str, str] | None = None
         # RE2 says between which texts a match is. For names that says something where a match is the whole name.
-        if pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$") and "|" not in pattern:
+        is_whole = pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
+        if is_whole and "|" not in pattern and not pattern.startswith(_LOOSE):
             with suppress(re2.error, UnicodeDecodeError):
                 least, most = self._compiled.possiblematchrange(_RANGE)
                 self.range = least.decode(), most.decode()

@@ -297,6 +297,12 @@ def test_patterns_are_searched_in_names(text: str) -> None:
     assert [NamePattern(text).is_in(name) for name in names] == [bool(re.search(text, name)) for name in names]
 
 
+@pytest.mark.parametrize("text", ["^?n-a1$", "^*n-a1$", "^{0,1}n-a1$"])
+def test_a_beginning_that_may_be_left_out(text: str) -> None:
+    """Then a match is not the whole name. Python refuses such patterns, Go does not."""
+    assert NamePattern(text).is_in("xn-a1")
+
+
 def test_a_pattern_that_python_would_search_for_hours() -> None:
     """RE2 needs time in proportion to the name."""
     names = ["a" * 250 + str(at) for at in range(200)]
