@@ -13,6 +13,7 @@ from aiohttp import web
 from support.fake_api import WatchServer, connected, listening, refusal, serving
 from support.operator import until
 from support.tcp_proxy import proxying
+from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watches.reflector import Reflector
@@ -385,6 +386,32 @@ async def test_what_may_not_be_read_is_an_error_with_its_name(
     (line,) = [line for line in (said.out + said.err).splitlines() if "failing" in line]
     assert "error" in line
     assert "things" in line
+
+
+async def test_an_overload_is_no_answer(tmp_path: Path) -> None:
+    """The operator leads once each kind was listed or refused: it must not lead without what it may read."""
+    server = WatchServer()
+    server.list_faults = [refusal(429, "too many"), refusal(503, "no leader")]
+    async with serving(server.app, tmp_path) as connection:
+        reflector = reflector_of(connection, Mirror())
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.answered.wait(), 10)
+        assert reflector.synced.is_set()
+        task.cancel()
+
+
+async def test_an_api_that_goes_on_failing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the operator would never lead while one kind fails."""
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._BACKOFF", Backoff(first=0.01, longest=0.01))
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._PER_SECOND", 1000.0)
+    server = WatchServer()
+    server.list_faults = [refusal(500, "broken") for _ in range(100)]
+    async with serving(server.app, tmp_path) as connection:
+        reflector = reflector_of(connection, Mirror())
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.answered.wait(), 30)
+        assert not reflector.synced.is_set()
+        task.cancel()
 
 
 async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ _LONGEST = 2**24
 #: Limit of requests for one kind: per second in the long run, and at once.
 _PER_SECOND, _AT_ONCE = 1.5, 3
 #: Refusals in a row after which the resourceVersion is dropped and the kind is listed again, unless the status is one
-#: of _BUSY.
+#: of _BUSY. After as many for a passing reason, one more counts as an answer.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
 #: Failures that count at most while the API server starts: then pauses are at most 1.6 s.
@@ -91,7 +91,7 @@ class Reflector(Generic[T]):
 
     Attributes:
         synced: set once the first complete list is in the sink, or the cluster does not serve the kind.
-        answered: set with it, or once the API server has refused the kind.
+        answered: set with it, or once the API server has refused the kind, for a passing reason several times.
         forbidden: whether the API server's last answer was that the account has no right to the kind.
         listed_at: the event loop's time at which the last complete list was begun; minus infinity before.
     """
@@ -129,6 +129,8 @@ class Reflector(Generic[T]):
         self._absent = False
         self._seen = metrics.events.labels(kind)
         self._failures = 0
+        #: Refusals for a passing reason.
+        self._passing = 0
         self._last_confirmed: float | None = None
         self._watching_since: float | None = None
         self.synced, self.answered = asyncio.Event(), asyncio.Event()
@@ -190,8 +192,10 @@ class Reflector(Generic[T]):
                 at_least, self.forbidden = error.retry_after, error.status == 403 and not error.starting
                 if error.starting:
                     self._failures = min(self._failures, _STARTING_FAILURES)
-                else:  # a 403 lasts until the RBAC rules change
-                    self.answered.set()
+                else:  # a 403 lasts until the RBAC rules change; an overload does not
+                    self._passing += error.transient
+                    if not error.transient or self._passing > _DOUBTFUL:
+                        self.answered.set()
                     self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
             except ConnectionLost:
                 pass  # the client logs it, once for all kinds
