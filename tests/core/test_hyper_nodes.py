@@ -178,7 +178,7 @@ _MEMBER_LISTS = st.lists(_MEMBERS, max_size=3).map(lambda lists: [member for eac
 _CHANGES = st.one_of(
     st.tuples(
         _NAMES,
-        st.one_of(st.none(), st.tuples(st.integers(0, 3), _MEMBER_LISTS)),
+        st.one_of(st.none(), st.tuples(st.integers(0, 3), _MEMBER_LISTS, st.sampled_from(["", "leaf", "spine"]))),
     ),
     st.tuples(st.integers(0, 3), st.one_of(st.none(), st.sampled_from(["s0", "s1", ""]))),
 )
@@ -204,7 +204,25 @@ def test_after_any_history_the_labels_are_those_of_the_objects(changes: list[Any
         assert {name: tiers(cluster, name) for name in nodes} == {
             name: _expected(objects, nodes, name) for name in nodes
         }
+        known_tiers = cluster.hyper_nodes.numbered()
+        assert known_tiers.numbers == tuple(sorted({each.tier for each in objects.values()}))
+        by_tier = sorted(((each.tier, each.tier_name) for each in objects.values() if each.tier_name), reverse=True)
+        assert known_tiers.by_name == {name: tier for tier, name in by_tier}
         problems(cluster)
+
+
+def test_thousands_of_hyper_nodes_come_one_by_one() -> None:
+    """What one more costs does not rise with those that are there: none of them is looked at."""
+
+    class NotLookedThrough(dict[str, HyperNode]):
+        def values(self) -> Any:
+            raise AssertionError
+
+    cluster = Cluster()
+    cluster.hyper_nodes.objects = NotLookedThrough()
+    for at in range(100):
+        cluster.set_hyper_node(f"h{at}", hyper_node(f"h{at}", 1, exact("Node", f"n{at}"), "leaf"))
+    assert cluster.hyper_nodes.numbered().by_name == {"leaf": 1}
 
 
 # --- bad ones ---

@@ -45,6 +45,8 @@ class HyperNodeTree:
         #: Nodes as the API server has them, without labels of tiers.
         self._nodes: dict[str, Node] = {}
         self._count_of_tier: Counter[int] = Counter()
+        #: Name of a tier -> the tiers that have it, and how many HyperNodes say so.
+        self._named: dict[str, Counter[int]] = {}
         #: HyperNode -> nodes that its own members select, and the other way round.
         self._selected: dict[str, set[str]] = {}
         self._selecting: dict[str, set[str]] = {}
@@ -60,11 +62,7 @@ class HyperNodeTree:
 
     def numbered(self) -> Tiers:
         """The tiers with their names; of several tiers with one name the lowest has it."""
-        names: dict[str, int] = {}
-        for hyper_node in self.objects.values():
-            name, tier = hyper_node.tier_name, hyper_node.tier
-            if name:
-                names[name] = min(tier, names.get(name, tier))
+        names = {name: min(tiers) for name, tiers in self._named.items()}
         return Tiers(self.tiers, names, max(self._count_of_tier, default=0))
 
     # --- nodes ---
@@ -124,6 +122,8 @@ class HyperNodeTree:
         if hyper_node is not None:
             self.objects[name] = hyper_node
             self._count_of_tier[hyper_node.tier] += 1
+            if hyper_node.tier_name:
+                self._named.setdefault(hyper_node.tier_name, Counter())[hyper_node.tier] += 1
             for member in hyper_node.hyper_nodes:
                 self._above.setdefault(member, set()).add(name)
             for hint in _hints(hyper_node):
@@ -138,9 +138,11 @@ class HyperNodeTree:
 
     def _forget(self, before: HyperNode) -> None:
         del self.objects[before.name]
-        self._count_of_tier[before.tier] -= 1
-        if not self._count_of_tier[before.tier]:
-            del self._count_of_tier[before.tier]
+        _count_down(self._count_of_tier, before.tier)
+        if before.tier_name:
+            _count_down(self._named[before.tier_name], before.tier)
+            if not self._named[before.tier_name]:
+                del self._named[before.tier_name]
         for member in before.hyper_nodes:
             _discard(self._above, member, before.name)
         for hint in _hints(before):
@@ -298,6 +300,12 @@ def _without_tiers(node: Node) -> Node:
     if not any(is_tier_key(key) for key, _ in node.labels):
         return node
     return msgspec.structs.replace(node, labels=tuple(label for label in node.labels if not is_tier_key(label[0])))
+
+
+def _count_down(counts: Counter[int], tier: int) -> None:
+    counts[tier] -= 1
+    if not counts[tier]:
+        del counts[tier]
 
 
 def _discard(names_of: dict[_Key, set[str]], key: _Key, name: str) -> None:
