@@ -542,6 +542,16 @@ def test_a_plan_of_a_dump_keeps_to_a_hyper_node() -> None:
     assert plan.gaps == ("HyperNode s: spec.members: HyperNode lost does not exist",)
 
 
+def test_many_nodes_that_are_gone_make_a_short_text() -> None:
+    """Three are told: nodes come and go, and HyperNodes name them all the while."""
+    leaf = hyper_node("a", 1, exact("Node", "n0", "n1", *(f"gone-{at}" for at in range(10))))
+    gaps = plan_scenario(dumped(leaf, count=2, tier=1), NOW).gaps
+    assert gaps == (
+        *(f"HyperNode a: spec.members: Node gone-{at} does not exist" for at in range(3)),
+        "7 more of what HyperNodes say does not count",
+    )
+
+
 def test_a_tier_in_which_no_node_is() -> None:
     """The reason says so."""
     (unplaced, *_) = plan_scenario(

@@ -28,6 +28,8 @@ _CLAIM = "PersistentVolumeClaim"
 _ADD_DEVICES = "kubectl get resourceclaims,resourceslices,deviceclasses -A -o json"
 _ADD_HYPER_NODES = "kubectl get hypernodes -o json"
 _NO_HYPER_NODES = "you may not list HyperNodes"
+#: Most sentences about HyperNodes: each node that is gone makes one.
+_MAX_TOLD = 3
 #: Of a dump; see ``_no_claims``.
 NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
 NO_DEVICE_CLAIMS_MESSAGE = f"the files contain no ResourceClaim (add them: {_ADD_DEVICES})"
@@ -202,7 +204,10 @@ def _hyper_nodes(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     if not cluster.hyper_nodes.objects and _may_lack(scenario, HYPER_NODE.kind):
         why = f"the files contain no HyperNode (add them: {_ADD_HYPER_NODES})"
         yield f"{_pods(asking)}: placed as if there were none: {why if scenario.unread is None else _NO_HYPER_NODES}"
-    yield from cluster.hyper_nodes.problems()
+    problems = list(cluster.hyper_nodes.problems())
+    yield from problems[:_MAX_TOLD]
+    if len(problems) > _MAX_TOLD:
+        yield f"{len(problems) - _MAX_TOLD} more of what HyperNodes say does not count"
 
 
 def _lacks_device_claims(scenario: Scenario) -> bool:
