@@ -104,6 +104,12 @@ def _unreadable_queue(name: str, before: Queue | None) -> Queue:
     return Queue(name, "" if before is None else before.uid, problem="the object cannot be read")
 
 
+def _unreadable_hyper_node(name: str, before: HyperNode | None) -> HyperNode:
+    """It has no members. Its tier and the name of that stay, so that others and gangs keep theirs."""
+    tier, tier_name = (0, "") if before is None else (before.tier, before.tier_name)
+    return HyperNode(name, tier, tier_name, problem="the object cannot be read")
+
+
 STORAGE_OBJECTS: Final = Store[StorageKey, StorageObject](
     STORAGE,
     ("Storage", "storage"),
@@ -173,7 +179,7 @@ HYPER_NODES: Final = Store[str, HyperNode](
     str,
     lambda cluster: cluster.hyper_nodes.objects,
     Cluster.set_hyper_node,
-    lambda name, before: HyperNode(name, 0 if before is None else before.tier, problem="the object cannot be read"),
+    _unreadable_hyper_node,
 )
 QUEUES: Final = Store[str, Queue](
     (QUEUE,),

@@ -18,7 +18,7 @@ from flowcore.cluster.kinds import HYPER_NODES
 from flowcore.model.hyper_nodes import HyperNode, NodeMembers, tier_key
 from flowcore.model.nodes import Node, Report
 
-LEAF = HyperNode("s0", 1, nodes=(NodeMembers("n0"),))
+LEAF = HyperNode("s0", 1, "leaf", nodes=(NodeMembers("n0"),))
 
 
 def test_heartbeats_of_a_node_in_a_hyper_node_change_nothing() -> None:
@@ -47,7 +47,8 @@ def test_a_version_that_cannot_be_read_has_no_members() -> None:
     sink.upsert(LEAF)
     sink.unreadable("s0")
     assert state.cluster.nodes["n0"].labels == ()
-    assert state.cluster.hyper_nodes.tiers == (1,)
+    tiers = state.cluster.hyper_nodes.numbered()
+    assert (tiers.numbers, tiers.by_name) == ((1,), {"leaf": 1})
     assert list(state.cluster.hyper_nodes.problems()) == ["HyperNode s0: the object cannot be read: it does not count"]
 
 
