@@ -18,6 +18,8 @@ _KEPT: Final = 1 << 16
 _RANGE: Final = 64
 #: These begin with ^ and may have a match anywhere: it may be left out.
 _LOOSE: Final = ("^*", "^?", "^{")
+#: Behind these, ^ is not the beginning of all matches, or what is added at the end is text.
+_OPEN: Final = ("|", "\\Q")
 
 
 class NamePattern:
@@ -42,12 +44,12 @@ class NamePattern:
         if self._compiled.programsize > _MAX_INSTRUCTIONS:
             raise ValueError("it is too large")
         self.range: tuple[str, str] | None = None
-        # RE2 says between which texts a match is. For names that says something where a match is the whole name.
-        is_whole = pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
-        if is_whole and "|" not in pattern and not pattern.startswith(_LOOSE):
-            with suppress(re2.error, UnicodeDecodeError):
-                least, most = self._compiled.possiblematchrange(_RANGE)
-                self.range = least.decode(), most.decode()
+        # RE2 says between which texts a match is. With what may follow it, the match is the whole name.
+        if pattern.startswith("^") and not pattern.startswith(_LOOSE) and not any(part in pattern for part in _OPEN):
+            with suppress(re2.error):
+                least, most = re2.compile(pattern + ".*$", options=options).possiblematchrange(_RANGE)
+                # The greatest may be no text. What replaces it is greater than all characters of names, too.
+                self.range = least.decode(errors="replace"), most.decode(errors="replace")
 
     def is_in(self, name: str) -> bool:
         """Whether a name has a match. Where the range is known, most names need no search."""

@@ -315,6 +315,23 @@ def test_patterns_are_searched_in_names(text: str) -> None:
     assert [NamePattern(text).is_in(name) for name in names] == [bool(re.search(text, name)) for name in names]
 
 
+@pytest.mark.parametrize("text", ["^n-01-.*$", "^n-01-", "^n-01-[0-9]+$", "^n-01-[0-9]"])
+def test_most_names_need_no_search(text: str) -> None:
+    """Thousands of HyperNodes with a pattern each are compared with thousands of nodes."""
+    name_range = NamePattern(text).range
+    assert name_range is not None
+    assert [name_range[0] <= name <= name_range[1] for name in ("n-00-9", "n-01-9", "n-02-0")] == [False, True, False]
+
+
+@pytest.mark.parametrize("text", [r"^n\Q-a", "^n-a$", "^n-$", r"^n-a\$", "^n-a1$$", "^(n|x)-a"])
+def test_the_end_of_a_pattern(text: str) -> None:
+    """Whatever it is, names are found as without the shortcut."""
+    plain = NamePattern(f"(?:){text}")
+    names = ["n-a", "n-a1", "n-", "x-a", "n-b"]
+    assert plain.range is None
+    assert [NamePattern(text).is_in(name) for name in names] == [plain.is_in(name) for name in names]
+
+
 @pytest.mark.parametrize("text", ["^?n-a1$", "^*n-a1$", "^{0,1}n-a1$"])
 def test_a_beginning_that_may_be_left_out(text: str) -> None:
     """Then a match is not the whole name. Python refuses such patterns, Go does not."""
