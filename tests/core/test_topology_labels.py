@@ -43,15 +43,15 @@ def test_what_is_read() -> None:
 
 @pytest.mark.parametrize("bad", [f"{ZONE},", f"{ZONE},,{RACK}", f"{ZONE};{RACK}", ",".join([RACK] * 1000)])
 def test_what_cannot_be_read(bad: str) -> None:
-    """The pod waits and says which annotation it is."""
-    assert f"annotation {GANG_TOPOLOGY}: " in annotated(bad).blocked_reason
+    """What the pod says while it waits names the annotation."""
+    assert annotated(bad).gang_topology.problem.startswith(f"annotation {GANG_TOPOLOGY}: ")
 
 
 def test_how_many_labels() -> None:
     """Each of them is looked at on each node, by every round, so that their number is limited."""
     labels = [f"example.com/{number}" for number in range(MAX_TOPOLOGY_LABELS + 1)]
-    assert annotated(",".join(labels[1:])).blocked_reason == ""
-    assert "the topology has 9 labels, 8 are allowed" in annotated(",".join(labels)).blocked_reason
+    assert annotated(",".join(labels[1:])).gang_topology.problem == ""
+    assert "the topology has 9 labels, 8 are allowed" in annotated(",".join(labels)).gang_topology.problem
 
 
 LABELS = st.dictionaries(st.sampled_from([ZONE, RACK]), st.sampled_from(["", "a", "b"]))
