@@ -25,6 +25,7 @@ from flowcore.model.name_patterns import NamePattern
 from flowcore.model.nodes import Node
 from flowcore.model.policies import Delivery
 from flowcore.model.selectors import is_label_key, value_of
+from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.plan import plan_scenario
 
@@ -519,6 +520,17 @@ def test_annotations_of_volcano_on_pods() -> None:
 # --- dumps ---
 
 
+def manifest_of(hyper: HyperNode) -> Manifest:
+    """A HyperNode, whose members have their names, as a dump has it."""
+    members = exact("HyperNode", *hyper.hyper_nodes) + exact("Node", *(member.name for member in hyper.nodes))
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": hyper.name},
+        "spec": {"tier": hyper.tier, "members": members},
+    }
+
+
 def dumped(*objects: HyperNode, count: int, tier: int) -> Scenario:
     """A dump with nodes of one pod each, and a gang that asks for one HyperNode."""
     meta = {"name": "g", "namespace": "ml"}
@@ -527,20 +539,7 @@ def dumped(*objects: HyperNode, count: int, tier: int) -> Scenario:
     nodes = [manifest_node(f"n{at}", "z", pods=1) for at in range(4)]
     said = {"scheduling.k8s.io/group-name": "g"}
     pods = [manifest_pod(f"p{at}", namespace="ml", annotations=said) for at in range(count)]
-    hyper_nodes = [
-        {
-            "apiVersion": "topology.volcano.sh/v1alpha1",
-            "kind": "HyperNode",
-            "metadata": {"name": each.name},
-            "spec": {
-                "tier": each.tier,
-                "members": exact("HyperNode", *each.hyper_nodes)
-                + exact("Node", *(member.name for member in each.nodes)),
-            },
-        }
-        for each in objects
-    ]
-    return scenario_of([*nodes, group, *pods, *hyper_nodes])
+    return scenario_of([*nodes, group, *pods, *map(manifest_of, objects)])
 
 
 def test_a_plan_of_a_dump_keeps_to_a_hyper_node() -> None:
@@ -583,3 +582,57 @@ def test_a_dump_without_hyper_nodes_is_told() -> None:
     assert len(plan.result.placements) == 2
     add = "the files contain no HyperNode (add them: kubectl get hypernodes -o json)"
     assert plan.gaps == (f"2 pods, such as ml/p0: placed as if there were none: {add}",)
+
+
+# --- partitions among running pods ---
+
+#: Two racks with room for two pods each.
+RACKS = hyper_node("a", 1, exact("Node", "n0", "n1")), hyper_node("b", 1, exact("Node", "n2", "n3"))
+
+
+def partitioned(on: dict[int, str], others: dict[str, int], *, nodes: int = 4) -> RoundResult:
+    """The plan for an urgent gang of two partitions of two pods, each partition in one rack.
+
+    Args:
+        on: the nodes of its pods that have one.
+        others: node -> priority of another pod that runs there.
+    """
+    policy = {"matchLabelKeys": ["volcano.sh/partition-id"], "networkTopology": {"highestTierAllowed": 1}}
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ml"},
+        "spec": {"minMember": 4, "subGroupPolicy": [policy]},
+    }
+    said = {"scheduling.k8s.io/group-name": "g"}
+    pods = [
+        manifest_pod(
+            f"p{at}",
+            on.get(at, ""),
+            namespace="ml",
+            annotations=said,
+            labels={"volcano.sh/partition-id": str(at // 2)},
+        )
+        for at in range(4)
+    ]
+    running = [manifest_pod(f"on-{node}", node, namespace="ml") for node in others]
+    for pod, priority in [*((pod, 10) for pod in pods), *zip(running, others.values(), strict=True)]:
+        pod["spec"]["priority"] = priority
+    hosts = [manifest_node(f"n{at}", "z", cpu="1", pods=9) for at in range(nodes)]
+    return plan_scenario(scenario_of([*hosts, group, *pods, *running, *map(manifest_of, RACKS)]), NOW).result
+
+
+def test_pods_leave_for_partitions() -> None:
+    """Of each rack as many as a partition needs; nobody leaves where one partition finds no rack."""
+    result = partitioned({}, {"n0": 0, "n3": 0})
+    assert {each.pod.key for each in result.evictions} == {"ml/on-n0", "ml/on-n3"}
+    in_first = {each.pod.key: each.node in ("n0", "n1") for each in result.placements}
+    assert in_first["ml/p0"] == in_first["ml/p1"] != in_first["ml/p2"] == in_first["ml/p3"]
+    assert not partitioned({}, {"n0": 0, "n3": 20}).evictions
+
+
+def test_a_pod_that_comes_back_keeps_to_the_rack_of_its_partition() -> None:
+    """It is told which HyperNode has no room, though another has some."""
+    result = partitioned({0: "n0", 2: "n2", 3: "n3"}, {"n1": 20}, nodes=5)
+    (reason,) = (each.reason for each in result.unplaced)
+    assert "slice 0 keeps to HyperNode tier 1 a, where no node has room for it." in reason
