@@ -31,7 +31,7 @@ async def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
-    """A class of devices, and a template for claims of one; slices go at the end."""
+    """A class of devices, and a template for claims of one. At the end all goes, devices that groups keep too."""
     selects = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     gpu = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": selects}
     request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
@@ -41,8 +41,19 @@ async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
     await scene.api.create_many([gpu, template])
     yield
     await scene.clean_up()
+    await scene.api.delete(f"/apis/{GROUPS}/v1alpha2/namespaces/{scene.namespace}/podgroups")
+    await no_claims(scene)
     await scene.api.delete(object_path(gpu))
     await scene.api.delete(f"/apis/{API}/resourceslices")
+
+
+async def no_claims(scene: ClusterScenario) -> None:
+    """Waits until Kubernetes' controllers have removed the claims of groups that are gone."""
+
+    async def gone() -> bool:
+        return not await claims(scene)
+
+    await until(gone, 60, lambda: "the claims to go with their group")
 
 
 async def create_group(scene: ClusterScenario, least: int) -> dict[str, Any]:
@@ -80,11 +91,7 @@ async def test_a_gang_shares_a_claim(scene: ClusterScenario) -> None:
         await scene.delete(name)
     await allocated_are(scene, ("large", "gpu-0"))
     await scene.api.delete(object_path(group))
-
-    async def is_gone() -> bool:
-        return not await claims(scene)
-
-    await until(is_gone, 60, lambda: "the claim to go with its group")
+    await no_claims(scene)
 
 
 async def test_a_gang_that_no_node_has_room_for(scene: ClusterScenario) -> None:
