@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from support.cluster_scenario import ClusterScenario
-from support.parents import install_parents, parent
+from support.parents import parent, until_served
 
 from flowcore.api.kinds import HYPER_NODE, POD_GROUPS
 from flowcore.model.gang_spec import GangSource
@@ -25,7 +25,7 @@ async def volcano(scene: ClusterScenario) -> ClusterScenario:
     """A scene whose API server has PodGroups of Volcano and HyperNodes."""
     for each in (crd for file in CRDS for crd in yaml.safe_load_all(file.read_text())):
         await scene.api.apply(each)
-    await install_parents(scene.api, HYPER_NODE, POD_GROUPS[GangSource.VOLCANO])
+    await until_served(scene.api, HYPER_NODE, POD_GROUPS[GangSource.VOLCANO])
     return scene
 
 

@@ -40,6 +40,11 @@ async def install_parents(api: Api, *kinds: ObjectKind) -> None:
     for kind in kinds:
         if kind.group != "batch":
             await api.apply(crd(kind))
+    await until_served(api, *kinds)
+
+
+async def until_served(api: Api, *kinds: ObjectKind) -> None:
+    """Returns once the API server serves kinds whose CRDs it has."""
     for kind in kinds:
         await until(partial(_is_served, api, kind.paths[0]), 60, lambda kind=kind: f"{kind.qualified} to be served")
 
