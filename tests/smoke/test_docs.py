@@ -9,6 +9,7 @@ import yaml
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import collection_path
 
+from flowcore.api.kinds import HYPER_NODE
 from flowcore.model.gang_parents import BUILT_IN_GROUPS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,8 +20,8 @@ CLUSTER_SCOPED = {"FlowQueue", "FlowSchedulingPolicy", "PriorityClass"}
 #: What no API server takes, and kinds of other projects; test_network_model plans the dump, test_numa creates a report,
 #: test_way_back gives kube-scheduler its configuration.
 NOT_SERVED = {"List", "NodeResourceTopology", "KubeSchedulerConfiguration"}
-#: API groups of controllers of other projects; test_controllers_gangs makes objects of these kinds.
-OF_OTHERS = BUILT_IN_GROUPS - {"batch"}
+#: API groups of other projects; test_controllers_gangs and test_hyper_nodes make objects of these kinds.
+OF_OTHERS = (BUILT_IN_GROUPS | {HYPER_NODE.group}) - {"batch"}
 #: Each whole YAML block, indented ones in lists too.
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
