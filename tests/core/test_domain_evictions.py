@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.eviction_clusters import running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
@@ -351,6 +351,7 @@ TREES = st.lists(RACKS, min_size=1, max_size=2).map(
     st.integers(0, 1),
     st.sampled_from([None, None, 1]),
 )
+@example({"a": {"a1": [[1]], "a2": [[1], [2]]}}, 1, [1, 1], 0, None)
 @settings(max_examples=examples(60))
 def test_as_few_leave_as_may(tree: Tree, size: int, cores: list[int], free: int, budget: int | None) -> None:
     """The gang is placed where that can be, and no more pods leave than must."""

@@ -17,6 +17,7 @@ from flowcore.model.gangs import Gang
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.domains.domain_ranks import DomainRanks
 from flowcore.planning.evictions.domains.tries import Tries
+from flowcore.planning.evictions.search.exact import ChoosingGang
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Decisions, EvictionState
 from flowcore.planning.evictions.waiting import Waiting
@@ -80,7 +81,10 @@ def place_in_domains(
     state.replay(plan.decisions)
     if preempts:
         demands = [(demand, pods, plan.nodes.get(demand)) for demand, pods in waiting.demands]
-        search.improve_within(start, waiting.group, demands, problem.snapshot.generation)
+        choices = [
+            ChoosingGang(frozenset(members), problem.domains(gang.topology_key).codes) for gang, members in gangs
+        ]
+        search.improve_group(start, waiting.group, demands, choices, problem.snapshot.generation)
 
 
 def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _ChoosingGangs:

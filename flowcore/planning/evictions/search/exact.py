@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
@@ -21,6 +21,7 @@ from flowcore.planning.evictions.search.program import (
     EvictionProgram,
     EvictionSolution,
     Incoming,
+    InOneDomain,
     Outgoing,
     size_of,
     solve_program,
@@ -53,6 +54,19 @@ class Candidates:
     residents: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoosingGang:
+    """A gang whose waiting pods all go to the same domain.
+
+    Attributes:
+        demands: of its pods.
+        domains: int64[N], the domain of each node.
+    """
+
+    demands: frozenset[int]
+    domains: Int64s
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """The program, and what its numbers stand for."""
@@ -80,7 +94,13 @@ class ExactSearch:
         self._state, self._eligibility, self._moves = state, eligibility, moves
         self._destinations, self._seed, self._preempts = destinations, seed, preempts
 
-    def improve(self, checkpoint: Checkpoint, candidates: Sequence[Candidates], priority: int) -> None:
+    def improve(
+        self,
+        checkpoint: Checkpoint,
+        candidates: Sequence[Candidates],
+        priority: int,
+        gangs: Sequence[ChoosingGang] = (),
+    ) -> None:
         """Decides again, on a few nodes; the decisions stay where that brings nothing."""
         state = self._state
         decisions = state.decisions_since(checkpoint)
@@ -88,7 +108,7 @@ class ExactSearch:
             return
         state.roll_back(checkpoint)
         nodes = self._nodes(decisions, candidates)
-        kept = self._program(nodes, candidates, priority) if nodes else None
+        kept = self._program(nodes, candidates, priority, gangs) if nodes else None
         hint = None if kept is None else self._hint(kept, decisions, candidates)
         if kept is not None and hint is not None and size_of(kept.program) <= _MAX_SIZE:
             better = solve_program(kept.program, hint, work=_WORK, seed=self._seed)
@@ -124,7 +144,13 @@ class ExactSearch:
         order = [*sorted(decided), *in_turn, *(node for each in candidates for node in each.nodes), *room]
         return tuple(dict.fromkeys(node for node in order if sound[node]))[:_MAX_NODES]
 
-    def _program(self, nodes: tuple[int, ...], candidates: Sequence[Candidates], priority: int) -> _Kept:
+    def _program(
+        self,
+        nodes: tuple[int, ...],
+        candidates: Sequence[Candidates],
+        priority: int,
+        gangs: Sequence[ChoosingGang],
+    ) -> _Kept:
         state, residents = self._state, self._state.residents
         place = np.array(nodes, dtype=np.int64)
         placed = {resident for each in candidates for resident in each.residents}
@@ -197,7 +223,13 @@ class ExactSearch:
             row = nodes.index(int(residents.nodes[resident]))
             free[row] += residents.usage[resident]
             free_now[row] += residents.usage[resident]
-        program = EvictionProgram(free, free_now, incoming, outgoing, destinations, sizes)
+        together = [
+            InOneDomain(
+                [index for index, demand in enumerate(candidates) if demand.demand in gang.demands], gang.domains[place]
+            )
+            for gang in gangs
+        ]
+        program = EvictionProgram(free, free_now, incoming, outgoing, destinations, sizes, together)
         return _Kept(program, nodes, members, tuple(examples))
 
     def _hint(self, kept: _Kept, decisions: Decisions, candidates: Sequence[Candidates]) -> EvictionSolution | None:

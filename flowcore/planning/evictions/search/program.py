@@ -67,6 +67,19 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class InOneDomain:
+    """Waiting pods of a gang that all go to the same domain.
+
+    Attributes:
+        incoming: places among the program's incoming.
+        domains: int64[S], the domain of each node.
+    """
+
+    incoming: Sequence[int]
+    domains: Int64s
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionProgram:
     """The program.
 
@@ -74,6 +87,7 @@ class EvictionProgram:
         free, free_now: int64[S, R], what is free on each node, and what of it the moved may take; without the incoming.
         destinations: for each class bool[S], nodes that its moved pods may go to.
         limits: how many may leave that count for each limit.
+        together: gangs that choose a domain each.
     """
 
     free: Int64s
@@ -82,6 +96,7 @@ class EvictionProgram:
     outgoing: Sequence[Outgoing]
     destinations: Sequence[Bools]
     limits: Sequence[int]
+    together: Sequence[InOneDomain] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +159,13 @@ class _Columns:
     victims: dict[int, int]
     moved: dict[int, int]
     replacements: dict[tuple[int, int], int]
+    domains: dict[tuple[int, int], int]
 
 
 def size_of(this: EvictionProgram) -> int:
     """About how many variables the program has."""
     nodes = len(this.free)
-    return nodes * (len(this.incoming) + len(this.destinations)) + 2 * len(this.outgoing)
+    return nodes * (len(this.incoming) + len(this.destinations) + len(this.together)) + 2 * len(this.outgoing)
 
 
 def solve_program(this: EvictionProgram, hint: EvictionSolution, *, work: float, seed: int) -> EvictionSolution | None:
@@ -199,6 +215,11 @@ def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
             for kind, possible in enumerate(this.destinations)
             for node in np.nonzero(possible)[0].tolist()
         },
+        domains={
+            (gang, domain): builder.column(0.0, 1)
+            for gang, together in enumerate(this.together)
+            for domain in np.unique(together.domains).tolist()
+        },
     )
 
 
@@ -247,6 +268,21 @@ def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> No
                 terms.append((columns.moved[index], 1.0))
         if terms:
             builder.row(terms, -np.inf, float(max(0, most)))
+    _add_rows_of_domains(builder, this, columns)
+
+
+def _add_rows_of_domains(builder: _Builder, this: EvictionProgram, columns: _Columns) -> None:
+    """A gang has one domain at most, and its pods come to the nodes of that one only."""
+    for gang, together in enumerate(this.together):
+        chosen = {domain: column for (number, domain), column in columns.domains.items() if number == gang}
+        builder.row([(column, 1.0) for column in chosen.values()], 0.0, 1.0)
+        for index in together.incoming:
+            inside: dict[int, list[tuple[int, float]]] = {}
+            for node, domain in enumerate(together.domains.tolist()):
+                if (index, node) in columns.arrivals:
+                    inside.setdefault(domain, []).append((columns.arrivals[index, node], 1.0))
+            for domain, terms in inside.items():
+                builder.row([*terms, (chosen[domain], -float(this.incoming[index].count))], -np.inf, 0.0)
 
 
 def _to_values(this: EvictionProgram, columns: _Columns, solution: EvictionSolution, count: int) -> Float64s:
@@ -264,6 +300,9 @@ def _to_values(this: EvictionProgram, columns: _Columns, solution: EvictionSolut
             values[column] = numbers[index]
     for (kind, node), column in columns.replacements.items():
         values[column] = solution.replacements[kind, node]
+    for (gang, domain), column in columns.domains.items():
+        inside = this.together[gang].domains == domain
+        values[column] = solution.arrivals[np.ix_(this.together[gang].incoming, inside)].any()
     return values
 
 

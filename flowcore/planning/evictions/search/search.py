@@ -20,7 +20,7 @@ from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, Resour
 from flowcore.planning.evictions.moves import ANY_PLACES, MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.residents import VictimsKey, victims_key
-from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
+from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
@@ -230,18 +230,23 @@ class Search:
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
 
-    def improve_within(
+    def improve_group(
         self,
         checkpoint: Checkpoint,
         group: int,
         demands: Sequence[tuple[int, Sequence[PendingPod], Bools | None]],
+        gangs: Sequence[ChoosingGang],
         seed: int,
     ) -> None:
-        """Decides again, by an integer program, who leaves for an atomic group, where fewer suffice.
+        """Decides again, by an integer program, who leaves for an atomic group and which domains its gangs choose.
+
+        The decisions stay where no fewer suffice.
 
         Args:
             checkpoint: nothing but this group was decided since then.
-            demands: demand, its waiting pods, which preempt, and bool[N], nodes that they keep to; None: all.
+            demands: demand, its waiting pods, which preempt, and bool[N], nodes of the domains that were chosen for
+                them; None: it keeps to none.
+            gangs: those that choose a domain. Unlike the demands' nodes, they may choose another one.
             seed: of the integer program.
         """
         state, numbers = self._state, [demand for demand, _, _ in demands]
@@ -256,12 +261,15 @@ class Search:
         (priority,) = priorities
         may_leave, candidates = self.may_leave(priority, preempts=True), []
         for demand, pods, nodes in demands:
-            this = state.demands[demand]
-            check: FitCheck = checks[demand] if nodes is None else ResourceFit(state, this.restricted_to(nodes))
-            best = NodeSearch(state, demand, check, self._ladders, nodes).bounds(may_leave).nodes[:_MOST_NODES]
-            candidates.append(Candidates(demand, tuple(pods), group, check, tuple(best.tolist())))
+            check = checks[demand]
+            # Nodes of the chosen domains come first: others have a place in the program where it has room for them.
+            best = list[int]()
+            for inside in (nodes, None):
+                bounds = NodeSearch(state, demand, check, self._ladders, inside).bounds(may_leave)
+                best += bounds.nodes[:_MOST_NODES].tolist()
+            candidates.append(Candidates(demand, tuple(pods), group, check, tuple(dict.fromkeys(best))))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=True)
-        exact.improve(checkpoint, candidates, priority)
+        exact.improve(checkpoint, candidates, priority, gangs)
 
     def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
         """Decides again what was decided since a checkpoint, for pods of one priority, where fewer leave then.
