@@ -130,7 +130,7 @@ def test_the_commands_that_give_them_another_scheduler() -> None:
         ("cronjob", "nightly"): {"spec": {"jobTemplate": {"spec": template}}},
     }
     assert [words[3:] for words in commands if words[3] == "delete"] == [
-        ["delete", "pod", "db-1", "--ignore-not-found"]
+        ["delete", "pod", "db-1", "--ignore-not-found", "--wait=false"]
     ]
     comments = "\n".join(line for line in lines if line.startswith("#"))
     for user in (

@@ -53,5 +53,6 @@ def _patch(user: SchedulerUser, patch: dict[str, Any]) -> str:
 
 
 def _delete(namespace: str, pod: str) -> str:
-    # Its controller may have replaced it by then.
-    return shlex.join(["kubectl", "-n", namespace, "delete", "pod", pod, "--ignore-not-found"])
+    # Its controller may have replaced it by then. Without --wait=false kubectl sometimes takes the new pod of a
+    # StatefulSet, which has the same name, for the old one, and waits for its end for ever.
+    return shlex.join(["kubectl", "-n", namespace, "delete", "pod", pod, "--ignore-not-found", "--wait=false"])
