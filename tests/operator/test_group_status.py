@@ -414,6 +414,26 @@ def test_a_group_that_cannot_be_read() -> None:
     run(test)
 
 
+def test_groups_of_volcano_are_not_written() -> None:
+    """They have conditions of their own, in another API group: of the same name there may be another PodGroup."""
+
+    async def test(case: Case) -> None:
+        key = GangKey(GangSource.VOLCANO, "ml", "train")
+        meta = {"name": key.name, "namespace": key.namespace, "uid": "uid-of-volcano"}
+        group = msgspec.json.encode({"metadata": meta, "spec": {"minMember": 2}})
+        sink = ObjectSink(case.state, POD_GROUPS[key.source], GROUPS_OF_PODS)
+        sink.upsert(pod_group_decoder(key.source, Interner())(group))
+        for number in range(2):
+            pod = Pod("ml", f"p-{number}", f"{number}", PodClass(), gang=GangRef(key), scheduler_name=SCHEDULER_NAME)
+            case.state.upsert_pod(pod)
+            case.status.put(WriteCondition(pod, "no room", "Unschedulable"))
+            case.state.upsert_pod(msgspec.structs.replace(pod, node_name="n"))
+        await asyncio.sleep(5)
+        assert case.paths == set()
+
+    run(test)
+
+
 def test_a_group_that_is_gone_or_another_one() -> None:
     """It is not tried again, and the next one of its name is told its own."""
 

@@ -160,7 +160,7 @@ class GroupStatus:
 
     def _unscheduled_group(self, key: GangKey) -> PodGroup | None:
         """Kubernetes' own PodGroup while its condition is not True, which no later one takes back; else None."""
-        group = self._groups.get(key)
+        group = self._groups.get(key) if key.source is GangSource.NATIVE else None
         if group is None or not group.uid:
             return None
         written = self._last_write(group)
