@@ -1,19 +1,23 @@
 """Kinds that the account has no right to: which ones the operator does without."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
 import pytest
+import yaml
 from aiohttp import web
 from structlog.testing import capture_logs
 from support.fake_api import serving
 from support.leases import DirectLeaseClient, LeaseStore
+from support.repository import ROOT
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leadership.leader_election import LeaderElector
+from thalweg_operator.api.watches.watched import REFUSABLE_KINDS
 from thalweg_operator.app import Operator
 from thalweg_operator.health import LEASE
 from thalweg_operator.settings import Settings
@@ -75,9 +79,7 @@ def not_ready(operator: Operator) -> set[str]:
     return {kind for kind, problem in operator.readiness().items() if problem} - {LEASE, "policies"}
 
 
-@pytest.mark.parametrize(
-    "kind", ["compositepodgroups", "devicetaintrules", "poddisruptionbudgets", "resourceclaims", "resourceslices"]
-)
+@pytest.mark.parametrize("kind", sorted(REFUSABLE_KINDS))
 async def test_the_operator_does_without(tmp_path: Path, kind: str) -> None:
     """It is ready, and the log names the kind once."""
     with capture_logs() as log:
@@ -85,6 +87,15 @@ async def test_the_operator_does_without(tmp_path: Path, kind: str) -> None:
             assert await listed(operator, 20)
             assert not_ready(operator) == set()
     assert [each["what"] for each in log if each["event"] == "failing"] == [kind]
+
+
+def test_nobody_is_called_for_a_right_that_is_left_out() -> None:
+    """Such a kind is never confirmed, and the process is ready: its age is no critical alert."""
+    groups = yaml.safe_load((ROOT / "charts" / "thalweg" / "files" / "alerts.yaml").read_text())["groups"]
+    rules = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+    silent = re.search(r'kind!~"([^"]+)"', rules["ThalwegSnapshotStale"])
+    assert silent is not None
+    assert [kind for kind in sorted(REFUSABLE_KINDS) if not re.fullmatch(silent[1], kind)] == []
 
 
 async def test_pods_are_not_placed_without_the_nodes(tmp_path: Path) -> None:
