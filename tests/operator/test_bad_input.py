@@ -60,6 +60,24 @@ def test_gang_annotations_that_cannot_be_read_are_counted() -> None:
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 3
 
 
+def test_annotations_about_the_topology_of_a_gang_that_cannot_be_read_are_counted() -> None:
+    """The pod says so itself where it waits with its gang, and is not blocked."""
+    metrics = Metrics()
+    decode = pod_decoder(Interner(), BadInput(metrics))
+    gang, prefix = {"scheduling.thalweg/gang": "train"}, "scheduling.thalweg/gang-"
+    with capture_logs() as logs:
+        for number in range(3):
+            decode(_pod(f"p{number}", {**gang, f"{prefix}topology": "no key"}))
+        decode(_pod("size", {f"{prefix}slice-size": "2"}))
+        decode(_pod("good", {**gang, f"{prefix}topology": "example.com/rack"}))
+    assert [(each["field"], each["name"], each["problem"]) for each in logs] == [
+        (f"annotation {prefix}topology", "default/p0", '"no key" is no key of a label'),
+        (f"annotation {prefix}slice-size", "default/size", f"it needs {prefix}slice-topology beside it"),
+    ]
+    sample = {"kind": "pod", "field": f"annotation {prefix}topology"}
+    assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", sample) == 3
+
+
 def test_an_unknown_value_of_during_execution_is_counted() -> None:
     """The pod counts as one that ignores broken rules, and is planned like any other."""
     metrics = Metrics()
