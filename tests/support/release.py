@@ -19,7 +19,7 @@ from thalweg_controlplane import Api, ControlPlane
 
 #: Keeps the pods of tests off the node where Thalweg's own pods run.
 TAINT: Final = {"key": "thalweg-only", "effect": "NoSchedule", "value": "yes"}
-#: Seconds for what takes a minute at most on an idle machine: nothing here depends on the speed of a busy one.
+#: Seconds for what takes a minute at most on an idle machine: a busy one has ten times as long.
 WITHIN: Final = 600.0
 _VALUES: Final[dict[str, Any]] = {
     "crds.keep": False,  # the next test begins with nothing
