@@ -15,10 +15,12 @@ from flowcore.model.device_gates import WORKLOAD_CLAIMS, DeviceGates
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.policies import SCHEDULER_NAME
 from flowcore.model.resource_claims import ClaimingPod, PodClaim
+from flowcore.model.resource_slices import DeviceId
 
 KEY = GangKey(GangSource.NATIVE, NAMESPACE, "train")
 SHARED = PodClaim("gpu", template="t")
 CLAIM = NAMESPACE, "train-gpu"
+GPU = DeviceId("gpu.example.com", "a", "gpu-0")
 
 
 class GroupCase(DeviceCase):
@@ -117,6 +119,22 @@ def test_a_write_that_comes_late() -> None:
     case.settle()
     assert (case.device(CLAIM[1]), case.reserved) == (None, ())
     assert len(case.ledger.plannable()) == 2
+
+
+def test_others_take_the_device_before_us() -> None:
+    """Their write came first, as the watch shows: ours is given back, and no pod of the group is bound with it."""
+    case = GroupCase()
+    for name in "pq":
+        case.member(name)
+    case.round()
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    case.settle()
+    assert (case.device(CLAIM[1]), case.device("theirs"), case.reserved) == (None, GPU, ())
+    case.pass_time(5)
+    case.round()
+    case.settle()
+    assert not any(case.nodes_of_pods().values())
 
 
 def test_devices_that_do_not_get_ready() -> None:

@@ -3,7 +3,8 @@
 What is reserved for a PodGroup stays with it when one of its pods does not come, as with kube-scheduler (Unreserve):
 others of them may use it. It is given back once none does (``leftovers``). What the watch does not show yet may be
 written late, after another pod got the same devices: that is given back at once, and no pod of the group is planned
-before. So are devices that are not ready: those that failed or took too long would be waited for again.
+before. So are devices that are not ready, since those that failed or took too long would be waited for again, and
+devices that others took before: the next plan would take them for the group's own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.records.device_claims import Releasing
+from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.step.state import State
 
 
@@ -26,7 +28,7 @@ def release_ended(state: State) -> None:
             own = tuple(_ref(claim) for claim in ended.device_claims if claim.group is None)
             if own:
                 release(state, ReleaseClaims(own, ended.pod))
-            pending = tuple(_ref(claim) for claim in ended.device_claims if _is_pending(state, claim))
+            pending = tuple(_ref(claim) for claim in ended.device_claims if _is_pending(state, ended, claim))
             gang = ended.pod.gang
             group = next((claim.group for claim in ended.device_claims if claim.group is not None), None)
             if pending and gang is not None and group is not None:
@@ -37,12 +39,14 @@ def _ref(claim: PlannedClaim) -> ReleasedClaim:
     return ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
 
 
-def _is_pending(state: State, planned: PlannedClaim) -> bool:
-    """Whether a claim is planned for a PodGroup, and not shown to be reserved for that with devices that are ready."""
+def _is_pending(state: State, ended: Reservation, planned: PlannedClaim) -> bool:
+    """Whether a claim is planned for a PodGroup, and not shown to be reserved for that with devices to be used."""
     group, shown = planned.group, state.cluster.devices.claims.get(planned.key)
     if group is None or shown is None or shown.uid != planned.uid:
         return False
-    return group.uid not in shown.reserved_for or bool(shown.awaited or shown.failure)
+    if group.uid not in shown.reserved_for or shown.awaited or shown.failure:
+        return True
+    return state.ledger.device_claims.taken_since((planned,), ended.devices_as_of, slices=False)
 
 
 def release(state: State, write: ReleaseClaims) -> None:
