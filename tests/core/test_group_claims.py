@@ -268,6 +268,16 @@ def test_more_pods_than_the_gang_needs() -> None:
     assert len(result.unplaced) == 2
 
 
+def test_a_pod_that_waits_by_itself() -> None:
+    """The others of its claim do not wait for it: one of an annotation that cannot be read, or of a later slice."""
+    known = crowd(4, nodes=[LARGE], slices=[slice_of("large", 1)], least=2)
+    late = Gang("late", 2, unschedulable_reason="late is placed after the others")
+    pending = [*known.pending[:2], *(msgspec.structs.replace(pod, gangs=(late.name,)) for pod in known.pending[2:])]
+    result = run_round(replace(known, pending=tuple(pending), gangs=known.gangs | {late.name: late}))
+    assert [each.pod.key for each in result.placements] == ["default/p0", "default/p1"]
+    assert {each.reason for each in result.unplaced} == {"Late is placed after the others."}
+
+
 def test_devices_that_all_nodes_reach() -> None:
     """The pods need not be on one node."""
     result = run_round(crowd(6, nodes=SMALL, slices=[slice_of("fabric", 1, allNodes=True)]))

@@ -7,6 +7,7 @@ best for the first pod.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -32,7 +33,7 @@ class FormClaimGangs(Pass):
 
 def with_claim_gangs(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the gangs of such claims, beside those that it has."""
-    sharing = [pod for pod in snapshot.pending if _shares_with_group(pod)]
+    sharing = [pod for pod in snapshot.pending if _shares_with_group(pod) and _may_be_placed(pod, snapshot.gangs)]
     if not sharing or not _has_devices_by_node(snapshot):
         return snapshot
     devices = claimable_devices(snapshot)
@@ -58,6 +59,11 @@ def _shares_with_group(pod: PendingPod) -> bool:
     """Whether a pod has a claim that its PodGroup shares; one that takes another's place is planned by itself."""
     devices = pod.pod_class.devices
     return devices is not None and pod.victim is None and any(map(devices.is_of_group, devices.claims))
+
+
+def _may_be_placed(pod: PendingPod, gangs: Mapping[str, Gang]) -> bool:
+    """Whether each gang of a pod can be placed: the others of its claim do not wait for one that cannot."""
+    return all(name in gangs and not gangs[name].unschedulable_reason for name in pod.gangs)
 
 
 def _waiting_claims(pod: PendingPod, known: ClaimableDevices) -> list[tuple[str, str]]:
