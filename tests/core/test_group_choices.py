@@ -4,16 +4,23 @@ Plans are compared with all choices of groups, tried one after the other on smal
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import node, pod
+from support.model import GI, amounts, snapshot
+from support.model import node as model_node
+from support.model import pod as pending
 from support.profiles import examples
 from support.scenario_state import NOW, scenario_of
 
+from flowcore.model.gangs import Gang, GangTree
+from flowcore.planning.round import run_round
 from flowcore.questions.scenario import plan_scenario
 from flowcore.questions.scenario.plan import ScenarioPlan
 
@@ -105,6 +112,17 @@ def test_a_group_that_has_begun_goes_first() -> None:
     begun = group("b", 3, "x", on="n", running=1)
     this = plan(node("n", "4"), composite("x", 2), *group("a", 1, "x"), *begun, *group("c", 1, "x"))
     assert {"b"} < set(placed(this))
+
+
+def test_slices_that_come_after_a_gang_do_not_rule_it_out() -> None:
+    """One of two groups is enough, and the smaller one fits no node."""
+    late = Gang("later slice", 1, slice_of="sliced", unschedulable_reason="it is placed after the gang")
+    gangs = [Gang("sliced", 1, above=(GangTree("tree", 1),)), late, Gang("none", 1, above=(GangTree("tree", 1),))]
+    asked = {"sliced": (1000, 0), "later slice": (1000, 0), "none": (10, GI)}
+    pods = [msgspec.structs.replace(pending(name, *each), gangs=(name,)) for name, each in asked.items()]
+    full = snapshot([model_node("n", 4000, 8 * GI)], pods, [("n", amounts(0, 8 * GI), ())])
+    result = run_round(replace(full, gangs={gang.name: gang for gang in gangs}))
+    assert [each.pod.gangs for each in result.placements] == [("sliced",)]
 
 
 def test_the_smallest_groups_that_fit_are_chosen() -> None:

@@ -38,10 +38,7 @@ class Trial:
         self._within_limits = within_limits(problem.snapshot)
         self._members = pods_by_gang(self._problem.demands)
         self._most_known: dict[int, int] = {}
-        self._slices: dict[str, list[str]] = {}
-        for gang in problem.snapshot.gangs.values():
-            if gang.slice_of:
-                self._slices.setdefault(gang.slice_of, []).append(gang.name)
+        self._within = _gangs_within(self._members, self._problem)
         self._none = no_atomic_groups(self._problem.demands)
         # Each trial is a copy of the problem; these are the same for all.
         _ = self._problem.cost_matrix, self._problem.objective, self._problem.by_size, self._problem.not_packable
@@ -119,7 +116,19 @@ class Trial:
         for name in names:
             for union in self._unions.get(name, ()):
                 unions.setdefault(union, []).extend(self._members.get(name, ()))
-        parts = (part for name in names for part in (name, *self._slices.get(name, ())))
+        parts = (part for name in names for part in (name, *self._within.get(name, ())))
         members = unions | {name: self._members.get(name, []) for name in parts}
         gangs = [self._gang(name) for name in members]
         return atomic_group_of(gangs, list(members.values()), self._problem.demands)
+
+
+def _gangs_within(members: Mapping[str, Sequence[tuple[int, int]]], problem: Problem) -> dict[str, list[str]]:
+    """Gang -> others of which all pods are its own: its slices, but for those that come after it, and shared claims."""
+    within: dict[str, list[str]] = {}
+    places = {name: frozenset(of_gang) for name, of_gang in members.items() if name in problem.snapshot.gangs}
+    for name, own in places.items():
+        number, place = members[name][0]
+        for around in problem.demands[number].group.pods[place].gangs:
+            if around != name and own <= places.get(around, frozenset()):
+                within.setdefault(around, []).append(name)
+    return within
