@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,10 +20,8 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
-from flowcore.planning.evictions.domains import Tries, tries
-from flowcore.planning.evictions.gains.movable_kinds import turn_of
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.waiting import Waiting
+from flowcore.planning.methods import domain_tries
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
@@ -208,19 +206,32 @@ def pair(name: str, cores: int, priority: int, namespace: str = "default") -> tu
     return [msgspec.structs.replace(pod, key=pod.key.replace("default", namespace)) for pod in pods], gangs
 
 
-def beside_hopeless(count: int, pending: Sequence[PendingPod] = (), gangs: Sequence[Gang] = ()) -> Snapshot:
+def single(name: str, cores: int, priority: int, namespace: str = "default") -> tuple[list[PendingPod], list[Gang]]:
+    """An urgent gang of one pod, which needs a rack."""
+    pod = waiting(name, cores, priority=priority, gangs=(name,))
+    return [msgspec.structs.replace(pod, key=pod.key.replace("default", namespace))], [
+        Gang(name, 1, topology_key="rack")
+    ]
+
+
+Kind = Callable[[str, int, int], tuple[list[PendingPod], list[Gang]]]
+each_kind = pytest.mark.parametrize("kind", [pair, single])
+
+
+def beside_hopeless(kind: Kind, count: int, pending: Sequence[PendingPod] = (), gangs: Sequence[Gang] = ()) -> Snapshot:
     """So many gangs that no rack takes, all of one namespace, and less urgent pods."""
-    hopeless = [pair(f"g{number:03}", 2, URGENT + 1) for number in range(count)]
+    hopeless = [kind(f"g{number:03}", 2, URGENT + 1) for number in range(count)]
     pods = [pod for pods, _ in hopeless for pod in pods]
     return cluster(CLOSED | OPEN, [*pods, *pending], [*(each for _, of in hopeless for each in of), *gangs], budget=0)
 
 
 def in_turn(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
     """The group that comes after so much of all others is in turn."""
-    monkeypatch.setattr(tries, "turn_of", lambda _: int(part * 2**32))
+    monkeypatch.setattr(domain_tries, "turn_of", lambda _: int(part * 2**32))
 
 
-def test_gangs_that_nothing_helps_share_the_tries_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_kind
+def test_gangs_that_nothing_helps_share_the_tries_of_a_round(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times as many are not tried twice as often."""
     placed: list[int] = []
     place_all = Search.place_all
@@ -233,20 +244,23 @@ def test_gangs_that_nothing_helps_share_the_tries_of_a_round(monkeypatch: pytest
     counts = []
     for count in (12, 48):
         placed.clear()
-        assert not planned(beside_hopeless(count)).placements
+        assert not planned(beside_hopeless(kind, count)).placements
         counts.append(len(placed))
     assert 12 < counts[1] < 2 * counts[0]
 
 
-def test_they_take_few_tries_of_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gang of it is placed in the same round."""
+@each_kind
+def test_they_take_few_tries_of_another_namespace(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs of it are placed in the same round."""
     in_turn(monkeypatch, 0)
-    assert racks(planned(beside_hopeless(12, *pair("last", 1, URGENT, "other")))) == {"c1": 1, "c2": 1}
+    assert racks(planned(beside_hopeless(kind, 12, *pair("last", 1, URGENT, "other")))) == {"c1": 1, "c2": 1}
+    assert racks(planned(beside_hopeless(kind, 12, *single("last", 1, URGENT, "other")))) == {"c1": 1}
 
 
-def test_a_gang_of_their_namespace_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_kind
+def test_a_gang_of_their_namespace_has_its_turn(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then its reason is what keeps it waiting without evictions."""
-    made = beside_hopeless(12, *pair("last", 1, URGENT))
+    made = beside_hopeless(kind, 12, *pair("last", 1, URGENT))
     in_turn(monkeypatch, 0)
     result = planned(made)
     assert not result.placements
@@ -256,41 +270,45 @@ def test_a_gang_of_their_namespace_has_its_turn(monkeypatch: pytest.MonkeyPatch)
     assert racks(planned(made)) == {"c1": 1, "c2": 1}
 
 
-def test_each_group_is_in_turn_in_some_round() -> None:
-    """Namespaces as often as each other, and the groups of each too. The first two have used what there is."""
-    pods = [waiting(f"w{number}", 1) for number in range(6)]
-    pods.append(msgspec.structs.replace(pods[0], key="other/w"))
-    groups = [Waiting(0, 0, ((number, (pod,)),), number, needs_domain=True) for number, pod in enumerate(pods)]
-    turns = Counter[int]()
-    for number in range(600):
-        shared = Tries(groups, 1, turn_of(1e9 + 10.0 * number))
-        shared.use(groups[0], 10**6)
-        shared.use(groups[1], 10**6)
-        turns.update(each.group for each in groups if shared.begin(each))
-    assert turns.keys() == set(range(2, 7))
-    assert 250 < turns[6] < 350
-    assert all(30 < turns[number] < 70 for number in range(2, 6))
+def test_each_domain_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a gang has fewer tries than domains: the only one that does is the last by what leaves there."""
+    monkeypatch.setattr(domain_tries, "_MOST", 16)
+    pending, gangs = single("g", 2, URGENT)
+    made = cluster(CLOSED | {"c": {"c1": [[1, 1]]}}, pending, gangs, budget=0)
+    plans = []
+    for turn in range(16):
+        in_turn(monkeypatch, turn / 16)
+        plans.append(racks(planned(made)))
+    assert Counter(c1=1) in plans
+    assert Counter() in plans
 
 
-def test_large_clusters_have_fewer_tries() -> None:
-    """Each takes longer there."""
-    waits = Waiting(0, 0, ((0, (waiting("w", 1),)),), 0, needs_domain=True)
-    small, large = (Tries([], objects, 0).begin(waits) for objects in (1_000, 100_000))
-    assert small > large > 0
-
-
-def test_one_domain_is_found_whatever_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a gang that keeps to one, and for gangs of one group that a single one holds: all domains are tried."""
-    in_turn(monkeypatch, 0)
-    gangs = [Gang(name, 1, "set", topology_key="rack") for name in ("leaders", "workers")]
-    pending = [waiting(gang.name, 1, priority=URGENT, gangs=(gang.name,)) for gang in gangs]
-    tree: Tree = CLOSED | {"c": {"c1": [[1, 1]]}}
-    hopeless = [pair(f"g{number:03}", 2, URGENT + 1) for number in range(12)]
-    before = [[pod for pods, _ in hopeless for pod in pods], [gang for _, of in hopeless for gang in of]]
-    assert racks(planned(cluster(tree, [*before[0], *pending], [*before[1], *gangs], budget=0))) == {"c1": 2}
-    alone = [waiting(f"w{number}", 1, priority=URGENT, gangs=("g",)) for number in range(2)]
-    made = cluster(tree, [*before[0], *alone], [*before[1], Gang("g", 2, topology_key="rack")], budget=0)
-    assert racks(planned(made)) == {"c1": 2}
+@given(
+    st.lists(st.sampled_from([single, pair]), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 2), st.sampled_from(["default", "other"])), min_size=4, max_size=4),
+    st.lists(
+        st.lists(st.lists(st.sampled_from([1, 2, -1]), min_size=1, max_size=2), min_size=1, max_size=3), max_size=3
+    ),
+    st.integers(0, 1),
+)
+@settings(max_examples=examples(30))
+def test_tries_change_nothing_where_there_are_enough(
+    kinds: list[Any], asked: list[tuple[int, str]], drawn: list[list[list[int]]], budget: int
+) -> None:
+    """The plan is the one without a limit."""
+    tree: Tree = {
+        f"b{block}": {f"b{block}r{rack}": [sizes] for rack, sizes in enumerate(of)} for block, of in enumerate(drawn)
+    }
+    made = [
+        kind(f"g{at}", cores, URGENT, namespace)
+        for at, (kind, (cores, namespace)) in enumerate(zip(kinds, asked, strict=False))
+    ]
+    pods, gangs = [pod for of, _ in made for pod in of], [gang for _, of in made for gang in of]
+    limited = planned(cluster(OPEN | tree, pods, gangs, budget))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(domain_tries, "_MOST", 10**9)
+        free = planned(cluster(OPEN | tree, pods, gangs, budget))
+    assert (limited.placements, limited.evictions) == (free.placements, free.evictions)
 
 
 # --- beside all ways ---
@@ -357,5 +375,17 @@ def test_as_few_leave_as_may(tree: Tree, size: int, cores: list[int], free: int,
     """The gang is placed where that can be, and no more pods leave than must."""
     result = planned(cluster(tree, *sliced(cores, size), budget, free))
     least = least_victims(tree, [(size, each) for each in cores], free, budget)
+    assert bool(result.placements) == (least is not None)
+    assert len(result.evictions) == (least or 0)
+
+
+@given(TREES, st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.sampled_from([None, None, 1]))
+@settings(max_examples=examples(40))
+def test_as_few_leave_as_may_in_one_rack(tree: Tree, size: int, cores: int, free: int, budget: int | None) -> None:
+    """The same for a gang without slices."""
+    pending = [waiting(f"w{place}", cores, priority=URGENT, gangs=("g",)) for place in range(size)]
+    result = planned(cluster(tree, pending, [Gang("g", size, topology_key="rack")], budget, free))
+    by_rack: Tree = {rack: {rack: on_nodes} for inside in tree.values() for rack, on_nodes in inside.items()}
+    least = least_victims(by_rack, [(size, cores)], free, budget)
     assert bool(result.placements) == (least is not None)
     assert len(result.evictions) == (least or 0)

@@ -15,7 +15,7 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.domains import Tries, place_in_domains
+from flowcore.planning.evictions.domains import place_in_domains
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
@@ -40,6 +40,7 @@ from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Arrival, Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
+from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
@@ -131,7 +132,8 @@ class _EvictionRound:
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
-        self._tries = Tries.of(problem, residents, self._waiting)
+        choosing = [entry.group for entry in self._waiting if entry.needs_domain]
+        self._tries = DomainTries.of(problem, choosing, len(result.after.table.nodes) + len(residents.pods))
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.domain_search import DomainSearch
+from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.placements.candidate import Candidate
@@ -18,15 +19,21 @@ from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait
 
 
 class AdmissionRun:
-    """Takes in the entries of an order, beginning with nothing placed or with another candidate."""
+    """Takes in the entries of an order, beginning with nothing placed or with another candidate.
 
-    def __init__(self, problem: Problem, base: Candidate | None = None) -> None:
+    Attributes:
+        put_off: groups for which domains were left untried, as others have used the tries.
+    """
+
+    def __init__(self, problem: Problem, base: Candidate | None = None, tries: DomainTries | None = None) -> None:
+        """``base``: None: nothing is placed. ``tries``: of domains, shared with other runs; None: its own."""
         base = problem.nothing_placed() if base is None else base
         self._problem = problem
         self._demands = list(base.demands)
         self._capacity = base.capacity.copy()
         self._commits = list(base.commits)
         self._admitted = base.admitted.copy()
+        self.put_off, self._tries = set[int](), tries
         #: The cost matrix of ``_demands``; None: not computed yet.
         self._restricted: CostMatrix | None = problem.cost_matrix
         if base.demands is not problem.demands:
@@ -113,7 +120,7 @@ class AdmissionRun:
                 break
             self._commits, self._capacity = kept
         candidate = problem.candidate(method, self._commits, self._capacity, self._admitted)
-        return replace(candidate, demands=tuple(self._demands))
+        return replace(candidate, demands=tuple(self._demands), put_off=frozenset(self.put_off))
 
     def _viable(self, group: Int64s, demand: Int64s) -> tuple[Int64s, Int64s]:
         """The entries without those that certainly do not fit any more."""
@@ -232,10 +239,17 @@ class AdmissionRun:
 
     def _place_in_domains(self, group: int) -> None:
         """Finds domains in which all pods that a group needs are placed."""
-        atomic_group = self._problem.atomic_groups.all[group]
-        placed = DomainSearch(
-            self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of, self._limit(group)
-        ).run()
+        self._tries = self._tries or DomainTries.for_all(self._problem)
+        atomic_group, most = self._problem.atomic_groups.all[group], self._tries.begin(group)
+        search = DomainSearch(
+            self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of, most, self._limit(group)
+        )
+        placed = search.run()
+        self._tries.use(group, search.in_vain)
+        if placed is None and search.is_short and atomic_group.needs_domain:
+            self.put_off.add(group)
+        elif placed is None and search.is_short:
+            self._place_by_cost(group)  # no gang waits for what it prefers
         if placed is None:
             return
         self._capacity = placed.capacity

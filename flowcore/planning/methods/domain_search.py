@@ -57,7 +57,12 @@ class PlacedGroup:
 
 
 class DomainSearch:
-    """One search, for one atomic group."""
+    """One search, for one atomic group.
+
+    Attributes:
+        in_vain: choices that were tried and led to nothing.
+        is_short: whether a choice was not tried for the tries that other groups have used.
+    """
 
     def __init__(
         self,
@@ -66,6 +71,7 @@ class DomainSearch:
         demands: Sequence[Demand],
         capacity: FreeCapacity,
         fit_counts: Callable[[int], Int64s],
+        most: int,
         limit: int | None = None,
     ) -> None:
         """Begins with what is placed.
@@ -74,6 +80,7 @@ class DomainSearch:
             demands: of the problem, by number; those of admitted groups are kept to their domains.
             capacity: what is free. It stays as it is.
             fit_counts: of a demand int64[N], how many of its pods fit each node now.
+            most: choices that may be tried beside one for each gang; 0: none is tried.
             limit: what the pods must cost less than; None: whatever they cost.
         """
         self._limit = limit
@@ -91,7 +98,9 @@ class DomainSearch:
             for place in range(len(self._gangs) + 1)
         ]
         #: Placements that may still be tried: within the domain of the widest gang, and in all.
-        self._tries, self._tries_in_all = 0, _TRIES_IN_ALL + len(self._gangs)
+        self._left, self._left_in_all = 0, min(most, _TRIES_IN_ALL) + len(self._gangs) if most else 0
+        self._may_be_short = most < _TRIES_IN_ALL
+        self.in_vain, self.is_short = 0, False
 
     def run(self) -> PlacedGroup | None:
         """The pods placed; None: no domains were found for them."""
@@ -105,11 +114,12 @@ class DomainSearch:
         for nodes in self._choices(place, before):
             if place == 0:
                 # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
-                self._tries = min(_TRIES_WITHIN + len(self._gangs), self._tries_in_all)
-            if self._tries <= 0:
+                self._left = min(_TRIES_WITHIN + len(self._gangs), self._left_in_all)
+            if self._left <= 0:
+                self.is_short |= self._may_be_short and self._left_in_all <= 0
                 return None
-            self._tries -= 1
-            self._tries_in_all -= 1
+            self._left -= 1
+            self._left_in_all -= 1
             kept = dict(before.demands)
             for number in self._gangs[place][1]:
                 kept[number] = self._demand(number, before).restricted_to(nodes)
@@ -117,6 +127,7 @@ class DomainSearch:
             placed = self._choose(place + 1, chosen) if chosen is not None else None
             if placed is not None:
                 return placed
+            self.in_vain += 1
         return None
 
     def _is_cheap(self, placed: PlacedGroup) -> bool:

@@ -17,11 +17,12 @@ from flowcore.rules.reasons.kept_domains import nodes_of_domain
 from flowcore.rules.topology.domains import Domains
 
 
-def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity) -> str:
+def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity, *, put_off: bool) -> str:
     """What a group asks of domains, and what the freest one has: the end of a sentence; "": it asks for none.
 
     Args:
         capacity: what is free beside what is placed.
+        put_off: whether domains that may have room were left untried.
     """
     asking = [
         (gang, members)
@@ -48,6 +49,8 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     if not freest and slices:
         parts = [_needs(problem, group, entry, now, capacity) for entry in slices]
         freest = _freest_for_slices(problem, wide[0] if wide is not None else None, slices[0][0].topology_key, parts)
+    if put_off and not freest:
+        return f"{asked}, and this round did not try all domains that may hold them: a later round does"
     return f"{asked}, and none has room for them beside what is placed{freest}"
 
 

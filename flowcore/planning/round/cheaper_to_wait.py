@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.problem.demands.atomic_groups import pods
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
@@ -17,11 +20,15 @@ _DIGITS = 2
 
 
 class CheaperToWait:
-    """What the pods that a candidate leaves pending would cost on nodes that have room."""
+    """What the pods that a candidate leaves pending would cost on nodes that have room.
+
+    Attributes:
+        put_off: groups that were asked about and for which domains were left untried.
+    """
 
     def __init__(self, problem: Problem, candidate: Candidate) -> None:
         """A candidate whose capacity is without held capacity."""
-        self._problem, self._candidate = problem, candidate
+        self._problem, self._candidate, self.put_off = problem, candidate, set[int]()
         #: Of demands that were asked about: the cheapest node with room and what a pod costs there; None: none has.
         self._cheapest: dict[int, tuple[str, int] | None] = {}
 
@@ -48,7 +55,9 @@ class CheaperToWait:
         """The reason for the pods of a group that is not admitted; None: it waits for another reason."""
         if not may_wait(self._problem, number):
             return None
-        cost = AdmissionRun(self._problem, self._candidate).cost_to_place(number)
+        run = AdmissionRun(self._problem, self._candidate, self._tries)
+        cost = run.cost_to_place(number)
+        self.put_off |= run.put_off
         group = self._problem.atomic_groups.all[number]
         price = group.unscheduled_cost
         if cost is None or cost < price:
@@ -59,6 +68,10 @@ class CheaperToWait:
         )
         growth = sum(self._problem.demands[demand].price_growth * count for demand, count in group.required.items())
         return Reason(text, CHEAPER_TO_WAIT, more_nodes_help=False, settles_in=_seconds(cost - price, growth))
+
+    @cached_property
+    def _tries(self) -> DomainTries:
+        return DomainTries.for_all(self._problem)
 
     def _find_cheapest(self, number: int) -> tuple[str, int] | None:
         demand, capacity = self._candidate.demands[number], self._candidate.capacity

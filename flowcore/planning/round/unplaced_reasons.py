@@ -235,7 +235,8 @@ class UnplacedReasons:
             gang, where = begun
             members = group.members[group.gangs.index(gang)]
             return f"{needs}: {where}.{self._fits_as_a_whole(gang, next(iter(members)))}"
-        shortage = domain_shortage(self._problem, group, self._candidate.capacity)
+        put_off = number in self._candidate.put_off | self._cheaper_to_wait.put_off
+        shortage = domain_shortage(self._problem, group, self._candidate.capacity, put_off=put_off)
         if shortage:
             return f"{needs}{shortage}."
         held = self._candidate.held

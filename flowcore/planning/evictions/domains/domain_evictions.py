@@ -16,11 +16,11 @@ from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.model.gangs import Gang
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.domains.domain_ranks import DomainRanks
-from flowcore.planning.evictions.domains.tries import Tries
 from flowcore.planning.evictions.search.exact import ChoosingGang
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Decisions, EvictionState
 from flowcore.planning.evictions.waiting import Waiting
+from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.problem.placements.domain_turns import Members, by_turns
 from flowcore.planning.problem.problem import Problem
 
@@ -49,7 +49,7 @@ def place_in_domains(
     problem: Problem,
     state: EvictionState,
     search: Search,
-    tries: Tries,
+    tries: DomainTries,
     waiting: Waiting,
     waves: range,
     *,
@@ -62,20 +62,23 @@ def place_in_domains(
         waves: how many of those that move may leave one after the other.
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
-    start, gangs, better = state.checkpoint(), _turns(problem, state, waiting), tries.for_better(waiting)
+    start, gangs, group = state.checkpoint(), _turns(problem, state, waiting), waiting.group
     plan: _Plan | None = None
     whole = _as_one(gangs, waiting)
-    if (whole is None or len(gangs) > 1) and (most := tries.begin(waiting)):
-        several = _DomainEvictions(problem, state, search, waiting, gangs, waves, preempts=preempts)
-        plan = several.best(most + len(gangs), better)
+
+    def search_for(choosing: _ChoosingGangs, most: int) -> _Plan | None:
+        this = _DomainEvictions(problem, state, search, tries, waiting, choosing, waves, preempts=preempts)
+        best = this.best(most, tries.for_better(group))
         # A plan has one try for each gang at least.
-        tries.use(waiting, several.tries_to_find - (len(gangs) if plan else 0))
-        tries.use_for_better(waiting, several.tries_for_better)
-    if plan is None and whole is not None:
-        # No more domains are tried than there are, so every group may.
-        single = _DomainEvictions(problem, state, search, waiting, [whole], waves, preempts=preempts)
-        plan = single.best(problem.domains(whole[0].topology_key).count, better)
-        tries.use_for_better(waiting, single.tries_for_better)
+        tries.use(group, this.tries_to_find - (len(choosing) if best else 0))
+        tries.use_for_better(group, this.tries_for_better)
+        return best
+
+    if (whole is None or len(gangs) > 1) and (most := tries.begin(group)):
+        # One domain that does for all of them is looked for with the other half.
+        plan = search_for(gangs, most if whole is None else most - most // 2)
+    if plan is None and whole is not None and (most := tries.begin(group)):
+        plan = search_for([whole], most)
     if plan is None:
         return
     state.replay(plan.decisions)
@@ -115,13 +118,14 @@ class _DomainEvictions:
         problem: Problem,
         state: EvictionState,
         search: Search,
+        tries: DomainTries,
         waiting: Waiting,
         gangs: _ChoosingGangs,
         waves: range,
         *,
         preempts: bool,
     ) -> None:
-        self._problem, self._state, self._search = problem, state, search
+        self._problem, self._state, self._search, self._shared = problem, state, search, tries
         self._waves, self._preempts = waves, preempts
         self._counts = {demand: len(pods) for demand, pods in waiting.demands}
         self._gangs = gangs
@@ -145,10 +149,10 @@ class _DomainEvictions:
         """The best plan that was tried; None: none places all pods. The state is as it was.
 
         Args:
-            most: tries to find a plan.
+            most: tries to find a plan, beside one for each gang.
             most_for_better: tries after it.
         """
-        self._most_to_find, self._most_for_better = most, most_for_better
+        self._most_to_find, self._most_for_better = most + len(self._gangs), most_for_better
         self._choose(0)
         self._state.roll_back(self._start)
         return self._best
@@ -163,7 +167,10 @@ class _DomainEvictions:
         domains, inside = self._problem.domains(gang.topology_key), self._gangs[place + 1 :]
         tried = self._tried.setdefault(self._kind(place), set())
         added = []
-        for rank, code in enumerate(self._ranks.best_first(gang, members, inside, self._nodes)):
+        best_first = self._ranks.best_first(gang, members, inside, self._nodes)
+        if len(self._gangs) == 1:
+            best_first = self._shared.some_of(best_first, self._most_to_find)
+        for rank, code in enumerate(best_first):
             if rank >= _MOST_DOMAINS and (len(self._gangs) > 1 or self._best is not None):
                 break
             if place == 0:

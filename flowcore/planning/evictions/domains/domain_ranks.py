@@ -105,15 +105,8 @@ class DomainRanks:
 
     def _emptied(self, usable: Mapping[int, Bools]) -> dict[int, Int64s]:
         """Priority of some of the pods -> int64[N, R], what is free once all have left that may leave for it."""
-        state, residents = self._state, self._state.residents
-        looked_at = np.logical_or.reduce(list(usable.values()))
-        emptied = {}
-        for priority in {self._priority(number) for number in usable}:
-            may_leave = self._search.may_leave(priority, preempts=self._preempts)
-            leavers = np.nonzero(may_leave & looked_at[residents.nodes])[0]
-            emptied[priority] = state.free.copy()
-            np.add.at(emptied[priority], residents.nodes[leavers], residents.usage[leavers])
-        return emptied
+        priorities = {self._priority(number) for number in usable}
+        return {priority: self._search.emptied(priority, preempts=self._preempts) for priority in priorities}
 
     def _needs(self, members: Members, usable: Mapping[int, Bools], emptied: Mapping[int, Int64s]) -> list[Need]:
         """What the waiting pods of a gang need, and what fits once all have left that may."""

@@ -31,6 +31,8 @@ from flowcore.rules.verdicts import VerdictCache
 _MOST_NODES = 64
 #: Atomic groups of a round that an integer program decides again within their domains: some tenths of a second each.
 _MOST_PROGRAMS = 4
+#: Priorities of which it is remembered what is free once all have left that may: as much memory each as the nodes.
+_MOST_EMPTIED = 8
 
 
 class Search:
@@ -64,6 +66,9 @@ class Search:
         self.destinations = Destinations(state, policies, cache)
         self._move_search = MoveSearch(state, moves, self.destinations)
         self._programs_left = _MOST_PROGRAMS
+        #: By priority, and whether pods are evicted: what ``emptied`` said after so many changes.
+        self._emptied: dict[tuple[int, bool], Int64s] = {}
+        self._emptied_at = -1
 
     def place_all(
         self,
@@ -108,6 +113,24 @@ class Search:
                 may_leave |= self._reclaims.reclaimable
                 may_leave[list(self._state.leaving)] = False
         return may_leave
+
+    def emptied(self, priority: int, *, preempts: bool) -> Int64s:
+        """int64[N, R]: what is free once all have left that may leave for a pod of a priority. Not to be written to.
+
+        Args:
+            preempts: see ``may_leave``.
+        """
+        state, residents = self._state, self._state.residents
+        if self._emptied_at != state.changes:
+            self._emptied, self._emptied_at = {}, state.changes
+        if (priority, preempts) not in self._emptied:
+            if len(self._emptied) == _MOST_EMPTIED:
+                self._emptied = {}
+            leavers = np.nonzero(self.may_leave(priority, preempts=preempts))[0]
+            free = state.free.copy()
+            np.add.at(free, residents.nodes[leavers], residents.usage[leavers])
+            self._emptied[priority, preempts] = free
+        return self._emptied[priority, preempts]
 
     def bounds_of(self, demand: int) -> BoundsOfDemand:
         """What must leave at least for a pod of a demand, on all nodes."""

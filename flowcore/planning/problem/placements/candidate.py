@@ -80,6 +80,7 @@ class Candidate:
         cost: of the placements and of every pod that is left pending.
         decided: pods that a pass decided, and that are not in ``commits``; ``cost`` includes them.
         held: capacity of ``capacity`` that nobody else gets after the round either.
+        put_off: groups that are not admitted and for which some domains were left untried.
     """
 
     method: str
@@ -90,6 +91,7 @@ class Candidate:
     cost: int
     decided: Decided = NOTHING_DECIDED
     held: HeldCapacity | None = None
+    put_off: frozenset[int] = frozenset()
 
     def with_decided(self, more: Decided) -> Candidate:
         """The candidate with these pods too, and what they cost."""

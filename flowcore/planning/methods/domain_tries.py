@@ -1,0 +1,107 @@
+"""How many choices of domains are tried for groups whose gangs choose them: each looks at all nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, TypeVar
+
+from flowcore.model.turns import begun_at, turn_of
+from flowcore.planning.problem.problem import Problem
+
+_T = TypeVar("_T")
+#: Tries of each sort, with so many nodes and running pods at most. A try takes some tens of milliseconds where pods
+#: leave among 100 000 running ones, so that larger clusters have fewer.
+_MOST, _FEW_OBJECTS = 512, 20_000
+#: One group of a round is in turn: it has this part of as many for itself, one of four.
+_SHARE_IN_TURN = 4
+
+
+class DomainTries:
+    """The tries of a search through all groups: to find a plan for each, and to find a better one than the first.
+
+    A namespace has half of those that others have not used, and a group half of what is left then, so that groups that
+    nothing helps leave some for others. In each round another group is in turn. It has tries of its own, so that those
+    before it in the order of groups cannot keep it waiting for ever.
+    """
+
+    def __init__(self, keys: Mapping[int, str], objects: int, turn: int) -> None:
+        """``keys``: the groups that share the tries, by number, each with the key of a pod of it.
+
+        Args:
+            objects: how many nodes and running pods are looked at.
+            turn: below 2**32, another one in each round.
+        """
+        self._keys, self._turn = keys, turn
+        self._most = _MOST * _FEW_OBJECTS // max(_FEW_OBJECTS, objects)
+        self._used, self._used_for_better = Counter[str](), Counter[str]()
+        self._in_turn, self._left_in_turn = _in_turn(keys, turn), self._most // _SHARE_IN_TURN
+
+    @classmethod
+    def of(cls, problem: Problem, groups: Iterable[int], objects: int) -> Self:
+        """Those of a round, for these of its groups."""
+        keys = {group: _key_of(problem, group) for group in groups}
+        return cls(keys, objects, turn_of(problem.snapshot.now))
+
+    @classmethod
+    def for_all(cls, problem: Problem) -> Self:
+        """Those of a search in which nobody leaves, for all groups that choose domains."""
+        groups = problem.atomic_groups.all
+        choosing = [n for n, group in enumerate(groups) if not (group.any_domain or group.unschedulable_reason)]
+        return cls.of(problem, choosing, len(problem.snapshot.table.nodes))
+
+    def begin(self, group: int) -> int:
+        """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off."""
+        own = self._left_in_turn if group == self._in_turn else 0
+        return max(own, self._share(self._used, group), 0)
+
+    def use(self, group: int, count: int) -> None:
+        """So many tries found nothing."""
+        if group == self._in_turn:
+            self._left_in_turn -= count
+        else:
+            self._used[self._namespace(group)] += count
+
+    def for_better(self, group: int) -> int:
+        """How many tries a group has for a better plan."""
+        return max(self._share(self._used_for_better, group), 0)
+
+    def use_for_better(self, group: int, count: int) -> None:
+        """So many tries were made beside a plan."""
+        self._used_for_better[self._namespace(group)] += count
+
+    def some_of(self, domains: Sequence[_T], most: int) -> list[_T]:
+        """As many domains as are tried: half of them the best, which come first; each of the others in some round."""
+        if len(domains) <= most:
+            return list(domains)
+        half = most // 2
+        return [*domains[:half], *begun_at(list(domains[half:]), self._turn)[: most - half]]
+
+    def _share(self, used: Counter[str], group: int) -> int:
+        own = used[self._namespace(group)]
+        return ((self._most - used.total() + own) // 2 - own) // 2
+
+    def _namespace(self, group: int) -> str:
+        return _namespace(self._keys[group])
+
+
+def _in_turn(keys: Mapping[int, str], turn: int) -> int:
+    """The number of a group: of one of the namespaces, whose turns are alike, one of its groups; -1: there is none."""
+    by_namespace: dict[str, list[tuple[str, int]]] = {}
+    for group, key in keys.items():
+        by_namespace.setdefault(_namespace(key), []).append((key, group))
+    if not by_namespace:
+        return -1
+    # The rest says which of its groups: else a namespace would always have the same one in its turn.
+    place, rest = divmod(turn * len(by_namespace), 2**32)
+    own = sorted(by_namespace[sorted(by_namespace)[place]])
+    return own[rest * len(own) >> 32][1]
+
+
+def _key_of(problem: Problem, group: int) -> str:
+    members = (entry for members in problem.atomic_groups.all[group].members for entry in members.items())
+    return next((problem.demands[demand].group.pods[places[0]].key for demand, places in members), "")
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
