@@ -214,11 +214,13 @@ def single(name: str, cores: int, priority: int, namespace: str = "default") -> 
     ]
 
 
-Kind = Callable[[str, int, int], tuple[list[PendingPod], list[Gang]]]
+MakesGangs = Callable[[str, int, int], tuple[list[PendingPod], list[Gang]]]
 each_kind = pytest.mark.parametrize("kind", [pair, single])
 
 
-def beside_hopeless(kind: Kind, count: int, pending: Sequence[PendingPod] = (), gangs: Sequence[Gang] = ()) -> Snapshot:
+def beside_hopeless(
+    kind: MakesGangs, count: int, pending: Sequence[PendingPod] = (), gangs: Sequence[Gang] = ()
+) -> Snapshot:
     """So many gangs that no rack takes, all of one namespace, and less urgent pods."""
     hopeless = [kind(f"g{number:03}", 2, URGENT + 1) for number in range(count)]
     pods = [pod for pods, _ in hopeless for pod in pods]
@@ -231,7 +233,7 @@ def in_turn(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
 
 
 @each_kind
-def test_gangs_that_nothing_helps_share_the_tries_of_a_round(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gangs_that_nothing_helps_share_the_tries_of_a_round(kind: MakesGangs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times as many are not tried twice as often."""
     placed: list[int] = []
     place_all = Search.place_all
@@ -250,7 +252,7 @@ def test_gangs_that_nothing_helps_share_the_tries_of_a_round(kind: Kind, monkeyp
 
 
 @each_kind
-def test_they_take_few_tries_of_another_namespace(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_take_few_tries_of_another_namespace(kind: MakesGangs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gangs of it are placed in the same round."""
     in_turn(monkeypatch, 0)
     assert racks(planned(beside_hopeless(kind, 12, *pair("last", 1, URGENT, "other")))) == {"c1": 1, "c2": 1}
@@ -258,7 +260,7 @@ def test_they_take_few_tries_of_another_namespace(kind: Kind, monkeypatch: pytes
 
 
 @each_kind
-def test_a_gang_of_their_namespace_has_its_turn(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_of_their_namespace_has_its_turn(kind: MakesGangs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then its reason is what keeps it waiting without evictions."""
     made = beside_hopeless(kind, 12, *pair("last", 1, URGENT))
     in_turn(monkeypatch, 0)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import eviction_clusters
 from support.cli import plan_of
 from support.cli import pod as manifest_pod
 from support.device_clusters import API, GPU, Manifest, allocated, claim, devices_of, naming, slice_of
@@ -344,6 +345,26 @@ def test_a_gang_is_placed_if_a_node_has_room(rooms: list[int], count: int, witho
     result = run_round(crowd(count, nodes=nodes, slices=slices))
     assert len(result.placements) == (count if max(rooms[without:], default=0) >= count else 0)
     assert len({each.node for each in result.placements}) <= 1
+
+
+@pytest.mark.parametrize("racked", [True, False])
+def test_pods_leave_a_node_with_devices(*, racked: bool) -> None:
+    """Of many nodes where as many would leave it is the only one that has some."""
+    names = [f"n{number}" for number in range(12)]
+    room = (("cpu", 2), ("memory", 64), ("pods", 110))
+    nodes = [Node(name, labels=((HOSTNAME, name), ("rack", "a")), allocatable=room) for name in names]
+    gang = Gang("PodGroup default/train", 2, topology_key="rack" if racked else "")
+    pending = [eviction_clusters.waiting(name, 1, priority=10, gangs=(gang.name,)) for name in ("p0", "p1")]
+    claiming = [
+        msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, devices=member(pod.uid)))
+        for pod in pending
+    ]
+    running = [eviction_clusters.running(f"on-{name}", name, 2) for name in names]
+    full = eviction_clusters.snapshot(nodes, running, claiming, gangs=[gang])
+    devices = devices_of([slice_of(name, int(name == "n11")) for name in names], [made_for("train-gpu")])
+    result = run_round(replace(full, devices=devices))
+    assert [each.node for each in result.placements] == ["n11", "n11"]
+    assert [each.pod.key for each in result.evictions] == ["default/on-n11"]
 
 
 # --- dumps ---

@@ -132,8 +132,8 @@ class _EvictionRound:
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
-        choosing = [entry.group for entry in self._waiting if entry.needs_domain]
-        self._tries = DomainTries.of(problem, choosing, len(result.after.table.nodes) + len(residents.pods))
+        groups = [entry.group for entry in self._waiting if entry.needs_domain]
+        self._tries = DomainTries.of(problem, groups, len(result.after.table.nodes) + len(residents.pods))
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):

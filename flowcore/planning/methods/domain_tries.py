@@ -47,8 +47,8 @@ class DomainTries:
     def for_all(cls, problem: Problem) -> Self:
         """Those of a search in which nobody leaves, for all groups that choose domains."""
         groups = problem.atomic_groups.all
-        choosing = [n for n, group in enumerate(groups) if not (group.any_domain or group.unschedulable_reason)]
-        return cls.of(problem, choosing, len(problem.snapshot.table.nodes))
+        numbers = [n for n, group in enumerate(groups) if not (group.any_domain or group.unschedulable_reason)]
+        return cls.of(problem, numbers, len(problem.snapshot.table.nodes))
 
     def begin(self, group: int) -> int:
         """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off."""

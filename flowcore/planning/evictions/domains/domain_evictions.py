@@ -66,11 +66,11 @@ def place_in_domains(
     plan: _Plan | None = None
     whole = _as_one(gangs, waiting)
 
-    def search_for(choosing: _ChoosingGangs, most: int) -> _Plan | None:
-        this = _DomainEvictions(problem, state, search, tries, waiting, choosing, waves, preempts=preempts)
+    def search_for(chosen_gangs: _ChoosingGangs, most: int) -> _Plan | None:
+        this = _DomainEvictions(problem, state, search, tries, waiting, chosen_gangs, waves, preempts=preempts)
         best = this.best(most, tries.for_better(group))
         # A plan has one try for each gang at least.
-        tries.use(group, this.tries_to_find - (len(choosing) if best else 0))
+        tries.use(group, this.tries_to_find - (len(chosen_gangs) if best else 0))
         tries.use_for_better(group, this.tries_for_better)
         return best
 

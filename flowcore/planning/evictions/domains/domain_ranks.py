@@ -100,7 +100,12 @@ class DomainRanks:
 
     def _usable(self, number: int, nodes: Mapping[int, Bools]) -> Bools:
         """bool[N]: nodes that may take pods of a demand, whoever leaves."""
-        possible = self._search.fit_check(number).possible
+        check = self._search.fit_check(number)
+        possible = check.possible
+        # Where more than amounts decides: devices of a node that are taken do not come free.
+        once_left = check.possible_without(self._search.may_leave(self._priority(number), preempts=self._preempts))
+        if once_left is not None:
+            possible = possible & once_left
         return possible & nodes[number] if number in nodes else possible
 
     def _emptied(self, usable: Mapping[int, Bools]) -> dict[int, Int64s]:
