@@ -37,7 +37,8 @@ async def release(
     folder = tmp_path_factory.mktemp("kubelet")
     async with running(binaries) as (plane, api), running_kubelet(plane, api, image, binaries, folder) as kubelet:
         await api.patch(f"/api/v1/nodes/{NODE}", {"spec": {"taints": [TAINT]}})
-        await api.create_many([node(f"w{number}", cpu="16") for number in range(4)])
+        # Room for all pods that arrive meanwhile, however long an upgrade takes.
+        await api.create_many([node(f"w{number}", cpu="900", memory="8Ti", pods=5_000) for number in range(4)])
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
         await api.wait_for(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default", lambda _: True)
