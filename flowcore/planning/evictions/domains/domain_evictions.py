@@ -87,7 +87,7 @@ def place_in_domains(
         choices = [
             ChoosingGang(frozenset(members), problem.domains(gang.topology_key).codes) for gang, members in gangs
         ]
-        search.improve_group(start, waiting.group, demands, choices, problem.snapshot.generation)
+        search.improve_group(start, group, demands, choices, problem.snapshot.generation)
 
 
 def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _ChoosingGangs:

@@ -29,7 +29,7 @@ from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes of a demand that an integer program may use.
 _MOST_NODES = 64
-#: Atomic groups of a round that an integer program decides again within their domains: some tenths of a second each.
+#: Atomic groups of a round that an integer program decides again, with their domains: some tenths of a second each.
 _MOST_PROGRAMS = 4
 #: Priorities of which it is remembered what is free once all have left that may: as much memory each as the nodes.
 _MOST_EMPTIED = 8
@@ -285,11 +285,11 @@ class Search:
         may_leave, candidates = self.may_leave(priority, preempts=True), []
         for demand, pods, nodes in demands:
             check = checks[demand]
-            # Nodes of the chosen domains come first: others have a place in the program where it has room for them.
-            best = list[int]()
-            for inside in (nodes, None):
-                bounds = NodeSearch(state, demand, check, self._ladders, inside).bounds(may_leave)
-                best += bounds.nodes[:_MOST_NODES].tolist()
+            node_search = NodeSearch(state, demand, check, self._ladders, None)
+            best = node_search.bounds(may_leave).nodes[:_MOST_NODES].tolist()
+            if nodes is not None:
+                # Those of the chosen domains come first: others have a place in the program where it has room for them.
+                best = node_search.bounds(may_leave, nodes).nodes[:_MOST_NODES].tolist() + best
             candidates.append(Candidates(demand, tuple(pods), group, check, tuple(dict.fromkeys(best))))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=True)
         exact.improve(checkpoint, candidates, priority, gangs)
