@@ -4,6 +4,7 @@
     python bench/schedulers.py --nodes 5000 --running 20000 --schedulers kube-scheduler,thalweg
     python bench/schedulers.py --nodes 5000 --mix plain --arrival backlog,beforehand --runs 2
     python bench/schedulers.py --waiting 1000 --nodes 1000
+    python bench/schedulers.py --arrival burst --schedulers kube-scheduler,floor,watched-json,beside,steered
 
 All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
 before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
@@ -29,11 +30,15 @@ import msgspec
 from harness import binding_costs, legal, loads, options, pinning, plane, room, workload
 from harness.conditions import conditions
 from harness.extended import (
+    BESIDE,
+    FLOOR,
     GATED,
     HELD,
     KUBE_SCHEDULER,
     PASS_THROUGH,
     STEERED,
+    Beside,
+    Floor,
     Holding,
     PassThrough,
     Steered,
@@ -45,6 +50,7 @@ from harness.samples import labelled, own_p99
 from harness.schedulers import RAW, THALWEG, KubeScheduler, RawClient, Scheduler, Thalweg, log_kept
 from harness.tables import console, print_conditions
 from harness.usage import server_processes, used, workers
+from harness.watching import WATCHED_JSON, WATCHED_PROTOBUF, Watching
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import Manifest, pod
@@ -53,7 +59,10 @@ from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from flowcore.model.policies import GATE, STEERED_NAME
 
 BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
-KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH)
+_WATCHED = (WATCHED_JSON, WATCHED_PROTOBUF)
+KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH, FLOOR, BESIDE, *_WATCHED)
+#: Rows of clusters without Thalweg; the others have its admission policy too.
+_WITHOUT_US = (KUBE_SCHEDULER, PASS_THROUGH, FLOOR, *_WATCHED)
 #: Measured where nothing else is said: what users have with default settings.
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
@@ -71,6 +80,11 @@ _EXPLAINED = {
     "writes": "nominations, clearings, openings and wakes per pod bound",
     "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; kube: of kube-scheduler alone;"
     " API, etcd: of these",
+    "operator": "Thalweg without its worker; in other rows the extender, or the client that watches or binds",
+    "kube x alone, API x alone": "CPU time for each pod, over that of the row kube-scheduler",
+    "floor": "Thalweg's configuration of kube-scheduler, with an extender that lets every node pass at once",
+    "beside, watched": "kube-scheduler as it is alone, beside Thalweg with nothing to do, beside a client that watches"
+    " what Thalweg watches and reads nothing of it",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
     "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
@@ -106,7 +120,7 @@ class Measured:
     first_ms: float | None
     cpu_seconds: float
     kube_scheduler_cpu_seconds: float
-    worker_cpu_seconds: float | None
+    worker_cpu_seconds: float
     api_server_cpu_seconds: float
     etcd_cpu_seconds: float
     peak_mib: float
@@ -140,8 +154,12 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
         return Thalweg(control_plane, profile)
     if case.scheduler == RAW:
         return RawClient(control_plane)
-    if case.scheduler == PASS_THROUGH:
-        return PassThrough(control_plane)
+    if case.scheduler in (PASS_THROUGH, FLOOR):
+        return (Floor if case.scheduler == FLOOR else PassThrough)(control_plane)
+    if case.scheduler in _WATCHED:
+        return Beside(control_plane, case.scheduler, Watching(control_plane, case.scheduler))
+    if case.scheduler == BESIDE:
+        return Beside(control_plane, BESIDE, Thalweg(control_plane, profile))
     if case.scheduler == HELD:
         return Holding(control_plane)
     if case.scheduler == KUBE_SCHEDULER:
@@ -157,6 +175,7 @@ def _gated(pods: list[Manifest]) -> list[Manifest]:
 
 async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Options) -> Measured:
     """One row on a plane that is clean before and after."""
+    await plane.gate(api, wanted=case.scheduler not in _WITHOUT_US)
     scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
@@ -250,7 +269,7 @@ async def _load(
         first_ms=1000 * (bound[0] - begun) if bound else None,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         kube_scheduler_cpu_seconds=kube_after.cpu_seconds - kube_before.cpu_seconds,
-        worker_cpu_seconds=worker_after.cpu_seconds - worker_before.cpu_seconds if ours else None,
+        worker_cpu_seconds=worker_after.cpu_seconds - worker_before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         peak_mib=after.peak_mib,

@@ -1,4 +1,4 @@
-"""What one binding costs: CPU time of each process for each pod bound, and how long the first binding took."""
+"""Where the time goes: CPU time of each process for each pod bound, and how long the first binding took."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Protocol
 
 from rich.table import Table
 
-from harness.schedulers import RAW
+from harness.schedulers import KUBE_SCHEDULER, RAW
 from harness.tables import console
+
+_PROCESSES = ("kube-scheduler", "operator", "worker", "API server", "etcd", "all")
 
 
 class Case(Protocol):
@@ -31,7 +33,7 @@ class Case(Protocol):
 
 
 class Measured(Protocol):
-    """What was measured of a row. CPU seconds of the scheduler include those of the worker."""
+    """What was measured of a row. CPU seconds of the scheduler are those of all its processes."""
 
     @property
     def bound(self) -> int: ...
@@ -46,7 +48,10 @@ class Measured(Protocol):
     def cpu_seconds(self) -> float: ...
 
     @property
-    def worker_cpu_seconds(self) -> float | None: ...
+    def kube_scheduler_cpu_seconds(self) -> float: ...
+
+    @property
+    def worker_cpu_seconds(self) -> float: ...
 
     @property
     def api_server_cpu_seconds(self) -> float: ...
@@ -56,12 +61,16 @@ class Measured(Protocol):
 
 
 def cpu_ms_per_pod(found: Measured) -> dict[str, float]:
-    """By process; empty where nothing was bound."""
+    """By process; empty where nothing was bound.
+
+    `operator` is what else the scheduler consists of: Thalweg without its worker, another extender, or a client.
+    """
     if not found.bound:
         return {}
-    worker = found.worker_cpu_seconds or 0.0
+    kube_scheduler, worker = found.kube_scheduler_cpu_seconds, found.worker_cpu_seconds
     seconds = {
-        "own": found.cpu_seconds - worker,
+        "kube-scheduler": kube_scheduler,
+        "operator": found.cpu_seconds - kube_scheduler - worker,
         "worker": worker,
         "API server": found.api_server_cpu_seconds,
         "etcd": found.etcd_cpu_seconds,
@@ -71,25 +80,33 @@ def cpu_ms_per_pod(found: Measured) -> dict[str, float]:
 
 
 def print_costs(rows: Sequence[tuple[Case, Measured]]) -> None:
-    """The table; rates beside those of the raw client, if it was measured in the same run."""
+    """The table; beside kube-scheduler alone, and rates beside the raw client's, if they are of the same run."""
     table = Table(title="ms of CPU time for each pod bound; ms to the first binding")
     table.add_column("scheduler")
-    columns = ("nodes", "mix", "arrival", "own", "worker", "API server", "etcd", "all", "first", "x raw")
-    for column in columns:
+    for column in ("nodes", "mix", "arrival", *_PROCESSES, "kube x alone", "API x alone", "first", "x raw"):
         table.add_column(column, justify="right")
-    raw = {_group(case): found.pods_per_second for case, found in rows if case.scheduler == RAW}
+    raw, alone = (
+        {_group(case): found for case, found in rows if case.scheduler == base} for base in (RAW, KUBE_SCHEDULER)
+    )
     for case, found in rows:
-        costs, base = cpu_ms_per_pod(found), raw.get(_group(case))
+        costs, without = cpu_ms_per_pod(found), alone.get(_group(case))
+        base = cpu_ms_per_pod(without) if without is not None else {}
+        most = raw.get(_group(case))
         table.add_row(
             case.scheduler,
             str(case.nodes),
             case.mix,
             case.arrival,
-            *(f"{each:.2f}" for each in costs.values() or [0.0] * 5),
+            *(f"{costs.get(process, 0.0):.2f}" for process in _PROCESSES),
+            *(_ratio(costs.get(process), base.get(process)) for process in ("kube-scheduler", "API server")),
             "-" if found.first_ms is None else f"{found.first_ms:.0f}",
-            f"{found.pods_per_second / base:.2f}" if base else "-",
+            _ratio(found.pods_per_second, most.pods_per_second if most is not None else None),
         )
     console.print(table)
+
+
+def _ratio(value: float | None, base: float | None) -> str:
+    return f"{value / base:.2f}" if value is not None and base else "-"
 
 
 def _group(case: Case) -> tuple[int, str, str, int]:

@@ -1,4 +1,4 @@
-"""kube-scheduler with an extender: one that lets everything pass, and ours."""
+"""kube-scheduler with an extender, one that lets everything pass or ours, and kube-scheduler with others beside it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import Manifest, collection_path, pod
+from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from thalweg_controlplane.processes import Child, until_ready
 from thalweg_operator.constants import POLICIES_PATH
 
@@ -21,6 +22,7 @@ from harness.schedulers import (
     KUBE_SCHEDULER,
     KubeScheduler,
     Samples,
+    Scheduler,
     Thalweg,
     free_address,
     listens,
@@ -32,6 +34,8 @@ PASS_THROUGH = "pass-through"  # noqa: S105 - no password
 STEERED = "steered"
 GATED = "gated"
 HELD = "held"
+FLOOR = "floor"
+BESIDE = "beside"
 _START_SECONDS = 60.0
 
 
@@ -91,6 +95,45 @@ class PassThrough(KubeScheduler):
     async def stop(self) -> None:
         await super().stop()
         await self._child.stop()
+
+
+class Floor(PassThrough):
+    """Configured as for Thalweg, with an extender that lets every node pass at once: what asking costs at least."""
+
+    name = FLOOR
+    _sample = 1
+
+
+class Beside(KubeScheduler):
+    """kube-scheduler as it is alone, with something beside it that decides nothing for its pods.
+
+    Args:
+        name: of the row.
+        other: what runs beside it.
+    """
+
+    def __init__(self, plane: ControlPlane, name: str, other: Scheduler) -> None:
+        super().__init__(plane)
+        self.name, self._other = name, other
+
+    async def start(self) -> None:
+        self._plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
+        await self._other.start()
+        await super().start()
+
+    async def warm(self) -> None:
+        await self._other.warm()
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *self._other.pids()]
+
+    def check(self) -> None:
+        super().check()
+        self._other.check()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._other.stop()
 
 
 class Holding(PassThrough):
@@ -164,11 +207,15 @@ class Steered(KubeScheduler):
 
 
 __all__ = [
+    "BESIDE",
+    "FLOOR",
     "GATED",
     "HELD",
     "KUBE_SCHEDULER",
     "PASS_THROUGH",
     "STEERED",
+    "Beside",
+    "Floor",
     "Holding",
     "PassThrough",
     "Steered",

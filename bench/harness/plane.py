@@ -109,6 +109,15 @@ def gate_admission() -> list[dict[str, Any]]:
     return [each for each in rights_by_file()["gates"] if each["kind"].startswith("MutatingAdmissionPolicy")]
 
 
+async def gate(api: Api, *, wanted: bool) -> None:
+    """Applies the admission policy that gates pods, or deletes it: each creation of a pod costs something with it."""
+    for each in gate_admission():
+        if wanted:
+            await api.apply(each)
+        elif await _answers(api, object_path(each)):
+            await api.delete(object_path(each))
+
+
 async def _install_crds(api: Api) -> None:
     for crd in custom_resource_definitions():
         await api.apply(crd)
@@ -118,8 +127,7 @@ async def _install_crds(api: Api) -> None:
     async with asyncio.timeout(_SERVED_SECONDS):
         while not await _answers(api, POLICIES_PATH):  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.05)
-    for each in gate_admission():
-        await api.apply(each)
+    await gate(api, wanted=True)
 
 
 async def _answers(api: Api, path: str) -> bool:

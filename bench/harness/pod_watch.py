@@ -2,6 +2,7 @@
 
 The process that creates the load is busy; seen from there every time would be late by what its event loop is behind.
 This one only reads four fields of each event and notes the clock (monotonic, which all processes of a machine share).
+It asks for protobuf, as kube-scheduler does, so that the API server encodes no event for it alone.
 A new API server cuts watches that do not keep up for a few events (`apiserver_terminated_watchers_total`): the watch is
 then opened again at once from where it was.
 """
@@ -25,6 +26,7 @@ import msgspec
 import yaml
 
 from harness.errors import BenchError
+from harness.protobuf_events import ACCEPT, frames, read_pod_event
 
 _SPAWN = multiprocessing.get_context("spawn")
 _START_SECONDS = 30.0
@@ -99,25 +101,6 @@ class PodWatch:
         return seen
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Pod
-
-
 def _watch(
     kubeconfig: Path,
     namespace: str,
@@ -141,11 +124,11 @@ class _Watcher:
         bound: Synchronized[int],
         last: Synchronized[float],
     ) -> None:
-        server, self._headers, self._tls = _read(kubeconfig)
+        server, self._headers, self._tls = login(kubeconfig)
+        self._headers["Accept"] = ACCEPT
         self._url = f"{server}/api/v1/namespaces/{namespace}/pods"
         self._version, self._pipe, self._bound, self._last = version, pipe, bound, last
         self._seen = Seen({})
-        self._decode = msgspec.json.Decoder(_Event).decode
 
     async def run(self) -> None:
         told = asyncio.Event()
@@ -178,26 +161,26 @@ class _Watcher:
         rest = b""
         async for chunk in content.iter_any():
             now = time.monotonic()
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._take(line, now)
+            events, rest = frames(rest + chunk)
+            for frame in events:
+                self._take(frame, now)
 
-    def _take(self, line: bytes, now: float) -> None:
-        event = self._decode(line)
+    def _take(self, frame: bytes, now: float) -> None:
+        event = read_pod_event(frame)
         if event.type == "ERROR":
-            raise BenchError(f"the watch of the pods failed: {line.decode()}")
-        meta, node = event.object.metadata, event.object.spec.node_name
-        self._version = meta.resource_version
-        pod = self._seen.pods.get(meta.name)
+            raise BenchError(f"the watch of the pods failed: {frame!r}")
+        self._version = event.resource_version
+        pod = self._seen.pods.get(event.name)
         if pod is None:
-            pod = self._seen.pods[meta.name] = Sighting(now, None, "")
-        if node and pod.bound is None:
-            pod.bound, pod.node = now, node
+            pod = self._seen.pods[event.name] = Sighting(now, None, "")
+        if event.node_name and pod.bound is None:
+            pod.bound, pod.node = now, event.node_name
             self._last.value = now
             self._bound.value += 1
 
 
-def _read(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext]:
+def login(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext]:
+    """The server's URL, the headers and the certificate of a kubeconfig that the control plane wrote."""
     config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
