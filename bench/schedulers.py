@@ -27,7 +27,7 @@ from typing import Any
 
 import click
 import msgspec
-from harness import binding_costs, legal, loads, options, pinning, plane, room, workload
+from harness import api_profile, binding_costs, legal, loads, options, pinning, plane, room, workload
 from harness.conditions import conditions
 from harness.extended import (
     BESIDE,
@@ -145,6 +145,7 @@ class Options:
     patience: float
     logs: Path | None
     profile: Path | None
+    api_profile: Path | None
     core: int | None
 
 
@@ -229,6 +230,10 @@ async def _load(
         used(each) for each in (scheduler.pids(), _kube_scheduler(scheduler), workers(scheduler.pids()))
     )
     api_before, etcd_before = used([api_server]), used([etcd])
+    profiling = None
+    if given.api_profile is not None:
+        file = given.api_profile / f"{_title(case)}.pprof"
+        profiling = asyncio.create_task(api_profile.profile_api_server(control_plane.kubeconfig, file))
     async with asyncio.TaskGroup() as group:
         creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
         group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
@@ -237,6 +242,8 @@ async def _load(
     )
     api_after, etcd_after = used([api_server]), used([etcd])
     samples = await scheduler.metrics()
+    if profiling is not None:
+        await profiling
     await scheduler.stop()
     await asyncio.sleep(_SETTLE_SECONDS)
     seen = {name: each for name, each in (await watch.seen()).pods.items() if not name.startswith("waiting-")}
@@ -388,6 +395,8 @@ def _per(value: float | None, pods: int) -> str:
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder that logs are kept in.")
 @click.option("--profile", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for cProfile's results of the operator; its figures are then too low.")  # fmt: skip
+@click.option("--api-profile", "profiles", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for CPU profiles of the API server, of the first seconds of each row.")  # fmt: skip
 @click.option("--pin", is_flag=True, help="kube-scheduler, or else Thalweg, alone on one core, all else on the others.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
@@ -403,6 +412,7 @@ def main(
     patience: float,
     logs: Path | None,
     profile: Path | None,
+    profiles: Path | None,
     output: str,
     *,
     pin: bool,
@@ -412,7 +422,7 @@ def main(
     told = conditions(pinned=pin)
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    given = Options(patience, logs, profile, core)
+    given = Options(patience, logs, profile, profiles, core)
     rows: list[tuple[Case, Measured]] = []
     for count in nodes:
         cases = [

@@ -238,7 +238,6 @@ def _api_server(layout: Layout, features: Features, minor_version: str) -> list[
         "--endpoint-reconciler-type=none",
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
-        "--profiling=false",
         # Some distributions have it on, OpenShift among them. It asks for more rights where an object names its owner.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         # For API servers behind this one, such as metrics-server: who asks, and that it is this server that says so.
