@@ -37,7 +37,7 @@ from harness.extended import (
     KUBE_SCHEDULER,
     PASS_THROUGH,
     STEERED,
-    Beside,
+    Accompanied,
     Floor,
     Holding,
     PassThrough,
@@ -158,9 +158,9 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
     if case.scheduler in (PASS_THROUGH, FLOOR):
         return (Floor if case.scheduler == FLOOR else PassThrough)(control_plane)
     if case.scheduler in _WATCHED:
-        return Beside(control_plane, case.scheduler, Watching(control_plane, case.scheduler))
+        return Accompanied(control_plane, case.scheduler, Watching(control_plane, case.scheduler))
     if case.scheduler == BESIDE:
-        return Beside(control_plane, BESIDE, Thalweg(control_plane, profile))
+        return Accompanied(control_plane, BESIDE, Thalweg(control_plane, profile))
     if case.scheduler == HELD:
         return Holding(control_plane)
     if case.scheduler == KUBE_SCHEDULER:

@@ -104,7 +104,7 @@ class Floor(PassThrough):
     _sample = 1
 
 
-class Beside(KubeScheduler):
+class Accompanied(KubeScheduler):
     """kube-scheduler as it is alone, with something beside it that decides nothing for its pods.
 
     Args:
@@ -214,7 +214,7 @@ __all__ = [
     "KUBE_SCHEDULER",
     "PASS_THROUGH",
     "STEERED",
-    "Beside",
+    "Accompanied",
     "Floor",
     "Holding",
     "PassThrough",
