@@ -98,7 +98,7 @@ class PassThrough(KubeScheduler):
 
 
 class Floor(PassThrough):
-    """Configured as for Thalweg, with an extender that lets every node pass at once: what asking costs at least."""
+    """Configured as for Thalweg, with an extender that lets every node pass at once: what asking costs."""
 
     name = FLOOR
     _sample = 1
