@@ -11,8 +11,9 @@ before the next. Arrivals: `burst` creates all pods as fast as the API server ta
 `backlog` creates them first and then starts the scheduler, kube-scheduler as soon as its extender answers; `beforehand`
 lets Thalweg nominate the whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default
 scheduler is measured while so many others wait: held though they fit, as the members of a gang are (an extender that
-holds them for good), steered and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with
-none. When pods are created and bound is seen by a watch in a process of its own.
+holds them for good), steered and fitting nowhere, or behind our gate and fitting nowhere; and beside kube-scheduler
+without us, with none, with the same pods that fit nowhere, and with these behind the gate. The last two are what the
+rows with us are compared with. When pods are created and bound is seen by a watch in a process of its own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH, FLOOR, BESI
 _WITHOUT_US = (KUBE_SCHEDULER, PASS_THROUGH, FLOOR, *_WATCHED)
 #: Measured where nothing else is said: what users have with default settings.
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
-WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
+WAITING_KINDS = (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values(), HELD, STEERED, GATED)
 
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
@@ -85,6 +86,8 @@ _EXPLAINED = {
     "floor": "Thalweg's configuration of kube-scheduler, with an extender that lets every node pass at once",
     "beside, watched": "kube-scheduler as it is alone, beside Thalweg with nothing to do, beside a client that watches"
     " what Thalweg watches and reads nothing of it",
+    "alone, alone gated": "kube-scheduler without an extender, while the same pods wait in its queue or behind a gate",
+    "rounds": "rounds of Thalweg in that time, with and without pods",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
     "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
@@ -120,6 +123,7 @@ class Measured:
     first_ms: float | None
     cpu_seconds: float
     kube_scheduler_cpu_seconds: float
+    extender_cpu_seconds: float
     worker_cpu_seconds: float
     api_server_cpu_seconds: float
     etcd_cpu_seconds: float
@@ -129,6 +133,7 @@ class Measured:
     filter_calls: float | None
     held: float | None
     writes: float | None
+    rounds: float | None
     own_p99_ms: float | None
     overcommitted: int
     misplaced: int
@@ -163,7 +168,7 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
         return Accompanied(control_plane, BESIDE, Thalweg(control_plane, profile))
     if case.scheduler == HELD:
         return Holding(control_plane)
-    if case.scheduler == KUBE_SCHEDULER:
+    if case.scheduler in (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values()):
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
     return Steered(control_plane, case.scheduler, case.pods if case.arrival == BEFOREHAND else 0, profile)
@@ -183,13 +188,14 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
         # "steered" is what a policy does that says no more than its delivery.
         await steered_policy(api, **({"waiting": "Gate"} if case.scheduler == GATED else {}))
     size = "1" if case.scheduler == HELD else "1000"
+    waiting_name = scheduler.pods_name if case.scheduler in loads.BESIDE_ALONE.values() else STEERED_NAME
     waiting = [
-        pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
+        pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, waiting_name)
         for i in range(0 if case.scheduler == KUBE_SCHEDULER else case.waiting)
     ]
     measured_name = "default-scheduler" if case.waiting else scheduler.pods_name
     pods = workload.make_pods(case.mix, case.pods, measured_name)
-    if case.scheduler == GATED:
+    if case.scheduler in (GATED, loads.BESIDE_ALONE[GATED]):
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
     elif steers and case.mix in workload.GANG_SIZES:
         pods = _gated(pods)  # as the policy's default says for gangs
@@ -224,7 +230,9 @@ async def _load(
     if case.arrival == BURST:
         await scheduler.warm()
         await plane.create(api, waiting)
-        await asyncio.sleep(_REST_SECONDS + (5.0 if waiting else 0.0))
+        if waiting:
+            await loads.until_waiting(scheduler, len(waiting), tells=isinstance(scheduler, Steered))
+        await asyncio.sleep(_REST_SECONDS)
     samples_before = await scheduler.metrics()
     before, kube_before, worker_before = (
         used(each) for each in (scheduler.pids(), _kube_scheduler(scheduler), workers(scheduler.pids()))
@@ -276,6 +284,8 @@ async def _load(
         first_ms=1000 * (bound[0] - begun) if bound else None,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         kube_scheduler_cpu_seconds=kube_after.cpu_seconds - kube_before.cpu_seconds,
+        extender_cpu_seconds=(after.cpu_seconds - before.cpu_seconds)
+        - (kube_after.cpu_seconds - kube_before.cpu_seconds),
         worker_cpu_seconds=worker_after.cpu_seconds - worker_before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
@@ -285,6 +295,7 @@ async def _load(
         filter_calls=labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if steered else None,
         held=labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if steered else None,
         writes=labelled(samples, {}, "thalweg_steering_writes_total", "done") if steered else None,
+        rounds=more("thalweg_rounds_total") if ours else None,
         own_p99_ms=own_p99(samples) if steered else None,
         overcommitted=len(room.overcommitted(nodes, there)) if follows_rules else 0,
         misplaced=len(legal.misplaced(plane.binaries(), nodes, there)) if follows_rules else 0,
@@ -326,12 +337,12 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     table = Table(title=f"{rows[0][0].pods} pods, {rows[0][0].running} bound before{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "gangs/s", "p50", "p99", "calls", "held",
-                   "writes", "attempts", "CPU s", "kube", "API", "etcd", "peak MiB", "lag", "own p99", "over",
-                   "wrong"):  # fmt: skip
+                   "writes", "rounds", "attempts", "CPU s", "kube", "API", "etcd", "peak MiB", "lag",
+                   "own p99", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
-    alone = {_group(case): found.pods_per_second for case, found in rows if case.scheduler == KUBE_SCHEDULER}
+    rates = {(case.scheduler, _group(case)): found.pods_per_second for case, found in rows}
     for case, found in rows:
-        base = alone.get(_group(case))
+        base = rates.get((loads.compared_with(case.scheduler, waiting=bool(case.waiting)), _group(case)))
         table.add_row(
             case.scheduler,
             str(case.nodes),
@@ -346,6 +357,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             _per(found.filter_calls, found.bound),
             _shown(found.held),
             _per(found.writes, found.bound),
+            _shown(found.rounds),
             f"{found.attempts:.0f}",
             f"{found.cpu_seconds:.1f}",
             f"{found.kube_scheduler_cpu_seconds:.1f}",

@@ -12,10 +12,48 @@ from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.objects import Manifest
 
 from harness import plane
+from harness.extended import GATED, HELD, KUBE_SCHEDULER, STEERED
 from harness.pod_watch import PodWatch, Sighting
 from harness.schedulers import Scheduler
 
 _POLL_SECONDS = 0.02
+#: Seconds until pods that wait are taken for settled whatever the metrics say, and between two looks.
+_SETTLED_SECONDS, _LOOK_SECONDS = 60.0, 0.5
+#: Seconds that held pods are tried for before others come: they never rest.
+_HELD_SECONDS = 5.0
+
+#: Row with us while pods wait -> the row of kube-scheduler without an extender and with the same pods.
+BESIDE_ALONE = {STEERED: "alone", GATED: "alone gated"}
+
+
+def compared_with(scheduler: str, *, waiting: bool) -> str:
+    """The row that a row is compared with: kube-scheduler alone, where pods wait with the same pods waiting.
+
+    Held pods fit. Without an extender they would not wait, so they are compared with pods that fit nowhere.
+    """
+    if not waiting or scheduler in (KUBE_SCHEDULER, *BESIDE_ALONE.values()):
+        return KUBE_SCHEDULER
+    return BESIDE_ALONE.get(scheduler, BESIDE_ALONE[STEERED])
+
+
+async def until_waiting(scheduler: Scheduler, count: int, *, tells: bool) -> None:
+    """Returns once kube-scheduler has put so many pods aside, and everybody has told them why.
+
+    Args:
+        tells: whether Thalweg tells them too.
+    """
+    if scheduler.name == HELD:
+        await asyncio.sleep(_HELD_SECONDS)
+        return
+    deadline = time.monotonic() + _SETTLED_SECONDS
+    while time.monotonic() < deadline:
+        samples = await scheduler.metrics()
+        aside = sum(samples.get(f"scheduler_pending_pods {queue}", 0.0) for queue in ("unschedulable", "gated"))
+        told = samples.get("thalweg_reasons_written_total", 0.0) if tells else count
+        if min(aside, told) >= count:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+    plane.say(f"{scheduler.name}: the {count} pods that wait have not settled in {_SETTLED_SECONDS:.0f} s")
 
 
 async def create(api: Api, pods: list[Manifest]) -> float:

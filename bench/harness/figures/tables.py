@@ -43,10 +43,12 @@ class Ratio:
     Attributes:
         column: its field.
         base: field and value that tell the other row, which is alike in all other keys.
+        instead: value of that field -> the value that tells the other row for such rows.
     """
 
     column: str
     base: tuple[str, str]
+    instead: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,10 @@ class PageTable:
         ratio = self.ratio
         assert ratio is not None
         at = [column.field for column in self.keys].index(ratio.base[0])
-        if key[at] == ratio.base[1]:
+        value = ratio.instead.get(key[at], ratio.base[1])
+        if key[at] == value:
             return ""
-        base = (*key[:at], ratio.base[1], *key[at + 1 :])
+        base = (*key[:at], value, *key[at + 1 :])
         found = [
             rows[key][ratio.column] / rows[base][ratio.column]
             for rows in per_run
