@@ -133,7 +133,7 @@ class PodChange(msgspec.Struct, frozen=True, gc=False):
         waiting_changed: whether it began to wait, or waits with other needs.
         gate_opened: whether its scheduling gate opened while it waits.
         victim_changed: whether waiting pods name it as the pod whose place they take, and what it holds changed.
-        affects_waiting: whether it counts anew for the rules between pods, while pods with such rules wait.
+        affects_waiting: whether it counts anew for the rules between pods, while governed pods with such rules wait.
         node_labels_matter: whether such a rule may be met by a label that a pod gets from its node.
     """
 

@@ -36,7 +36,6 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_parents import GangParent, ParentKey, VolcanoJob
 from flowcore.model.gang_spec import GangKey, GangSpec, PodGroup
 from flowcore.model.hyper_nodes import HyperNode
-from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -52,20 +51,43 @@ from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
 @dataclass(slots=True)
 class _RuleDependentPods:
-    """Keys of waiting pods whose rules other pods may satisfy by coming.
+    """Keys of waiting pods whose rules other pods may satisfy by coming. Pods that no policy governs are in no plan.
 
     Attributes:
         keys: of all of them.
         by_node_labels: whether the pod may match by labels that it gets when it is bound.
+        of_namespace: keys of the waiting pods with such rules, governed or not, by namespace.
     """
 
     keys: set[str] = field(default_factory=set)
     by_node_labels: set[str] = field(default_factory=set)
+    of_namespace: dict[str, set[str]] = field(default_factory=dict)
 
-    def put(self, key: str, rules: InterPodConstraints | None) -> None:
-        """Takes the rules of a waiting pod; None: it has none, or waits no more."""
-        (self.keys.discard if rules is None or not (rules.affinity or rules.spread) else self.keys.add)(key)
-        (self.by_node_labels.discard if rules is None or not rules.reads_node_labels else self.by_node_labels.add)(key)
+    def put(self, pod: Pod, *, governed: bool) -> None:
+        """Takes a waiting pod.
+
+        Args:
+            governed: whether a policy may govern it.
+        """
+        key, rules = pod.key, pod.constraints
+        if rules is None or not (rules.affinity or rules.spread):
+            self.drop(key)
+            return
+        self.of_namespace.setdefault(pod.namespace, set()).add(key)
+        (self.keys.add if governed else self.keys.discard)(key)
+        (self.by_node_labels.add if governed and rules.reads_node_labels else self.by_node_labels.discard)(key)
+
+    def drop(self, key: str) -> None:
+        """A pod waits no more, or has no such rules."""
+        namespace = key.partition("/")[0]
+        of_namespace = self.of_namespace.get(namespace)
+        if of_namespace is None or key not in of_namespace:
+            return
+        of_namespace.discard(key)
+        if not of_namespace:
+            del self.of_namespace[namespace]
+        self.keys.discard(key)
+        self.by_node_labels.discard(key)
 
 
 _WATCHED = frozenset(DuringExecution) - {DuringExecution.IGNORE}
@@ -248,7 +270,7 @@ class Cluster:
             self.numa.drop_pod(old)
             gang_changed |= self._regang_pods_of(self.parent_gangs.drop(old))
         _, room_freed, left, came = self._recount(old, None, None)
-        self._rule_dependent.put(key, None)
+        self._rule_dependent.drop(key)
         self._stop_waiting(key)
         return PodChange(old, None, left, came, room_freed, gang_changed)
 
@@ -313,6 +335,15 @@ class Cluster:
             self._count_victim(before, -1)
             self.occupancy.generation += 1
 
+    def may_be_governed(self, pod: Pod) -> bool:
+        """Whether a policy governs a pod, or may: that of a namespace which is not known yet is open."""
+        return pod.namespace not in self.namespaces or self.policies.of(pod, self.namespaces) is not None
+
+    def _judge_rule_dependent(self, keys: Iterable[str]) -> None:
+        """Other policies may govern waiting pods with rules between pods."""
+        for key in keys:
+            self._rule_dependent.put(self.waiting[key], governed=self.may_be_governed(self.waiting[key]))
+
     def _count_victim(self, pod: Pod, by: int) -> None:
         key = victim_key(pod)
         if key:
@@ -322,10 +353,11 @@ class Cluster:
 
     def _set_waiting(self, key: str, pod: Pod) -> tuple[bool, bool]:
         """Updates ``waiting``. Returns whether the pod waits with other needs, and whether its gate opened."""
-        self._rule_dependent.put(key, None if pod.node_name or pod.terminal else pod.constraints)
         if pod.node_name or pod.terminal:
+            self._rule_dependent.drop(key)
             self._stop_waiting(key)
             return False, False
+        self._rule_dependent.put(pod, governed=self.may_be_governed(pod))
         pod = self.as_waiting(pod)
         (self._claiming.discard if pod.pod_class.devices is None else self._claiming.add)(key)
         before = self.waiting.get(key)
@@ -336,7 +368,7 @@ class Cluster:
         self._count_victim(pod, 1)
         self.waiting[key] = pod
         # Our own writes come back as changes. They are no news for a round, but for a gate that opens.
-        changed = before is None or _as_planned(before) != _as_planned(pod)
+        changed = before is None or as_planned(before) != as_planned(pod)
         opened = before is not None and before.gated and not pod.gated
         if changed:
             self.occupancy.generation += 1
@@ -407,6 +439,7 @@ class Cluster:
         else:
             self.namespaces[name] = labels
         self.occupancy.pod_index.set_namespace(name, labels)
+        self._judge_rule_dependent([*self._rule_dependent.of_namespace.get(name, ())])
         self._dirty_namespaces.add(name)
         self.occupancy.generation += 1
         if self.parent_gangs.policies.tell_apart(before or (), labels or ()):  # a look at all pods takes long
@@ -610,6 +643,7 @@ class Cluster:
         """Puts these policies in force in place of those before; returns whether that changes anything."""
         changed = self.policies.replace(policies)
         if changed:
+            self._judge_rule_dependent([key for keys in self._rule_dependent.of_namespace.values() for key in keys])
             self.regang_pods()
         return changed
 
@@ -721,7 +755,8 @@ def _counted(pod: Pod) -> tuple[object, ...]:
     return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority, pod.during_execution
 
 
-def _as_planned(pod: Pod) -> Pod:
+def as_planned(pod: Pod) -> Pod:
+    """A pod as rounds see it: without what is written on it about its waiting."""
     return msgspec.structs.replace(
         pod,
         unschedulable_message="",

@@ -24,6 +24,7 @@ class PendingRound:
         backing_off: pods that the quarantine leaves out for now, with the reason.
         awaiting_turn: pods of ``deferred`` that get the condition that they wait for their turn.
         deferred: pods whose turn comes later, each with its policy.
+        resting: pods that were planned in vain, and nothing has helped them since, each with its policy.
         by_turns: whether turns of namespaces chose the pods.
         by_networks: whether turns of networks did.
         has_more: whether other pods wait for the next round.
@@ -37,9 +38,15 @@ class PendingRound:
     backing_off: list[UnplacedPod] = field(default_factory=list)
     awaiting_turn: list[UnplacedPod] = field(default_factory=list)
     deferred: Sequence[tuple[Pod, Policy]] = ()
+    resting: Sequence[tuple[Pod, Policy]] = ()
     by_turns: bool = False
     by_networks: bool = False
     has_more: bool = False
+
+    @property
+    def left_as_they_are(self) -> Sequence[tuple[Pod, Policy]]:
+        """Pods about which what an earlier round found still holds, each with its policy."""
+        return [*self.deferred, *self.resting]
 
     @property
     def unplanned(self) -> list[Policy]:
@@ -47,7 +54,7 @@ class PendingRound:
         return [
             *(policy for _, policy in self.blocked),
             *(unplaced.policy for unplaced in self.backing_off),
-            *(policy for _, policy in self.deferred),
+            *(policy for _, policy in self.left_as_they_are),
         ]
 
     def waiting(self, reply: RoundReply | None) -> Iterator[tuple[Pod, str]]:
@@ -55,6 +62,6 @@ class PendingRound:
         if reply is not None:
             yield from ((self.pods[index], reply.codes[reason]) for index, reason in reply.unplaced)
         yield from ((unplaced.pod, QUARANTINED) for unplaced in self.backing_off)
-        yield from ((pod, AWAITING_TURN) for pod, _ in self.deferred)
+        yield from ((pod, AWAITING_TURN) for pod, _ in self.left_as_they_are)
         yield from ((pod, blocked_code(pod)) for pod, _ in self.blocked)
         yield from ((pod, BACKING_OFF) for pod in self.paused)

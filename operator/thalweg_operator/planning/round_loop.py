@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
+from thalweg_operator.planning.inputs.what_helps import WhatHelps
 from thalweg_operator.planning.pending_round import PendingRound
 from thalweg_operator.planning.planned_placements import (
     PriceReader,
@@ -41,6 +42,7 @@ from thalweg_operator.planning.turns import (
     NamespaceTurns,
     NetworkTurns,
     TurnSelection,
+    UnhelpedPods,
     waits_for_network,
     waits_for_turn,
 )
@@ -130,6 +132,7 @@ class RoundLoop:
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
         self._bindings_sent, self._claims_known = bindings_sent, claims_known
         cluster, ledger = shell.cluster, shell.ledger
+        self._wall_clock = wall_clock
         self._running_pods = RunningPodsTracker(shell.state, shell.clock, wall_clock, budgets_known)
         self.measured = MeasuredUsageTracker(cluster, ledger, usage)
         self._builder = RequestBuilder(
@@ -144,6 +147,8 @@ class RoundLoop:
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._turns, self._network_turns = NamespaceTurns(self._planned_with), NetworkTurns()
+        self._resting = UnhelpedPods(self._quarantine.class_key)
+        self._what_helps = WhatHelps(cluster, ledger)
         #: The policy of waiting pods that declared networks decide, by key.
         self._network_of: Mapping[str, str] = {}
         #: uids of pods that the next round has to plan: others may be evicted for them.
@@ -213,6 +218,7 @@ class RoundLoop:
         """Forgets what changed: the worker gets the whole state before the next round."""
         self._worker_in_sync = False
         self._shell.cluster.take_changes(pods=False)
+        self._shell.ledger.helped.take_freed()
         self._shell.ledger.begin_plan(asked=False)
 
     def _seconds_to_next_round(self) -> float:
@@ -260,6 +266,7 @@ class RoundLoop:
         preempts = preempting(self._shell.cluster, request, reply)
         retried = preempts if preempts and self._running_pods.need() else set()
         self._retried = frozenset(pending_round.pods[index].uid for index in retried)
+        self._resting.planned_in_vain(self._may_rest(pending_round, reply, retried))
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
         # Reports and metrics can wait: answers to kube-scheduler that waited for the plan leave now, and bindings.
@@ -303,8 +310,10 @@ class RoundLoop:
         cluster.set_claims_known(known=self._claims_known())
         planning_input = self._builder.planning_input()
         # The worker learns with the next request what helps from now on.
-        changes = ledger.helped + self._helped_by_time
+        changes = ledger.helped.total + self._helped_by_time
         helped = changes + self._holding_rounds
+        helped_any = ledger.helped.any_pod + self._helped_by_time + self._holding_rounds
+        freed = ledger.helped.take_freed()
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
@@ -330,9 +339,16 @@ class RoundLoop:
                 continue
             plannable.append(pod)
             governed[pod.key] = place
+        always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
+        wall = self._wall_clock()
+        was_helped = self._what_helps.by(freed, wall)
+
+        def is_helped(pod: Pod, since: float) -> bool:
+            return was_helped(pod, ordered[governed[pod.key]], since)
+
+        awake, resting = self._resting.choose(plannable, helped_any, wall, is_helped, always)
         networks: list[TurnSelection] = []
         turns: list[TurnSelection] = []
-        always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
 
         def policy_of(pod: Pod) -> str:
             return ordered[governed[pod.key]].name
@@ -347,17 +363,17 @@ class RoundLoop:
 
         models = self._policies.models.networks
         self._network_of = (
-            {pod.key: policy_of(pod) for pod in plannable if ordered[governed[pod.key]].cost.model in models}
+            {pod.key: policy_of(pod) for pod in awake if ordered[governed[pod.key]].cost.model in models}
             if models
             else {}
         )
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
-        selection = self._quarantine.choose(plannable, now, in_turn, changes)
+        selection = self._quarantine.choose(awake, now, in_turn, changes)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
         deferred = [pod for turn in (*networks, *turns) for pod in turn.deferred]
-        if self._settles_at is not None and (self._settles_at <= now or not deferred):
+        if self._settles_at is not None and (self._settles_at <= now or not (deferred or resting)):
             self._settles_at = None
 
         def left_out(pod: Pod, reason: str, code: str) -> UnplacedPod:
@@ -379,10 +395,24 @@ class RoundLoop:
                 ),
             ],
             [(pod, ordered[governed[pod.key]]) for pod in deferred],
+            [(pod, ordered[governed[pod.key]]) for pod in resting],
             by_turns=bool(turns),
             by_networks=bool(networks),
             has_more=selection.more or any(turn.more for turn in (*networks, *turns)),
         )
+
+    def _may_rest(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> Iterator[Pod]:
+        """The pods that the round left, and that no placement of another pod gives a node.
+
+        A declared network counts all pods of its policy, so these are planned together.
+        """
+        request, networks = pending_round.request, self._policies.models.networks
+        for index, reason in reply.unplaced:
+            policy = request.policies[request.pending[index].policy]
+            pod = pending_round.pods[index]
+            in_network = policy.cost.model in networks
+            if index not in retried and not in_network and self._what_helps.may_rest(pod, policy, reply.codes[reason]):
+                yield pod
 
     async def _deliver(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> None:
         """Passes the plan to the shell as events, in bursts.
@@ -425,7 +455,7 @@ class RoundLoop:
         self._shell.apply(PodsBlocked(pending_round.blocked))
         known_uids = set(self._policies.uids.values())
         self.reports.round_ended(
-            request, reply, planning_input, pending_round.unplanned, known_uids, pending_round.deferred
+            request, reply, planning_input, pending_round.unplanned, known_uids, pending_round.left_as_they_are
         )
         self._waiting.round_ended(pending_round.waiting(reply))
         cluster = self._shell.cluster

@@ -153,6 +153,7 @@ class EvictionScene:
         """Rounds, and what is due between them."""
         for _ in range(rounds):
             await self.loop._round()
+            self.loop._seconds_to_next_round()  # so pauses that end by then count
             self.tick()
 
     def tick(self) -> None:

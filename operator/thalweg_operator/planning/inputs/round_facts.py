@@ -105,7 +105,7 @@ class PersistentUsageTracker:
         """
         if fresh:
             self._min_priority = None
-        overdue = [pod.pod_class.priority async for pod, policy, _ in yielding(pods) if _overdue(pod, policy, now)]
+        overdue = [pod.pod_class.priority async for pod, policy, _ in yielding(pods) if is_overdue(pod, policy, now)]
         min_priority = min(overdue, default=None)
         if min_priority is None:
             return None
@@ -119,7 +119,7 @@ class PersistentUsageTracker:
         return min_priority
 
 
-def _overdue(pod: Pod, policy: Policy, now: float) -> bool:
+def is_overdue(pod: Pod, policy: Policy, now: float) -> bool:
     """Whether the pod may belong to a gang that has waited long enough for a backfill reservation."""
     after = policy.gangs.hold_room_after
     if pod.gang is None and not policy.constraints:

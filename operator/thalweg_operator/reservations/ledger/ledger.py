@@ -22,6 +22,7 @@ from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
 from thalweg_operator.reservations.ledger.records.bound_together import BoundTogether
 from thalweg_operator.reservations.ledger.records.device_claims import DeviceClaimRecords
+from thalweg_operator.reservations.ledger.records.helped import Helped
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -53,7 +54,7 @@ class Ledger:
         last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
         round_at_once: a pod began to wait, and a round is to plan it at once.
-        helped: number of steps after which a round may place more of the pods that were planned in vain.
+        helped: what may have given a node to pods that were planned in vain.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -79,7 +80,7 @@ class Ledger:
         self.arrivals = Arrivals()
         self.ends = False
         self.round_wanted = self.round_at_once = False
-        self.helped = 0
+        self.helped = Helped()
         self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:

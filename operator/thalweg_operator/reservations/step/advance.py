@@ -114,8 +114,8 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
         case TimePassed():
             _time_passed(state)
     preparing.settle(state)
-    if ledger.round_wanted or ledger.round_at_once:
-        ledger.helped += ledger.round_wanted
+    helped = ledger.helped.end_step(any_pod=ledger.round_wanted)
+    if helped or ledger.round_at_once:
         state.effects.append(RequestRound(at_once=ledger.round_at_once))
         ledger.round_wanted = ledger.round_at_once = False
     effects = state.effects

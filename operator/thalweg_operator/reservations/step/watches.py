@@ -80,18 +80,37 @@ def pod_put(state: State, pod: Pod) -> None:
         and before.node == pod.node_name
         and _has_signature(pod, before.pod, node_labels_matter=change.node_labels_matter)
     )
-    if (
-        change.room_freed
-        or change.victim_changed
-        or (change.affects_waiting and not as_planned)  # others may have waited for it
-        or (change.gang_changed and (before is None or before.node != pod.node_name))
+    begins = (change.waiting_changed or opened) and _concerns_rounds(state, cluster.waiting[key], change.old)
+    if change.victim_changed or (
+        # A pod that begins to wait is planned with its gang all the same.
+        change.gang_changed and not begins and (before is None or before.node != pod.node_name)
     ):
         ledger.round_wanted = True
-    if change.waiting_changed or opened:  # opened without a plan
+    _note_help(ledger, change, rules_met=change.affects_waiting and not as_planned)  # others may have waited for it
+    if begins:  # or its gate opened without a plan
         came = not lone_pods.pod_came(state, cluster.waiting[key])
-        ledger.round_at_once |= came or ledger.round_wanted
+        ledger.round_at_once |= came or ledger.round_wanted or ledger.helped.room_freed
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(state, key, before)
+
+
+def _note_help(ledger: Ledger, change: PodChange, *, rules_met: bool = False) -> None:
+    """Notes what a change of a pod may give to others: room on its node, and a domain that it kept them out of."""
+    if change.room_freed and change.left is not None:
+        rules = None if change.old is None else change.old.constraints
+        ledger.helped.free(change.left[1])
+        ledger.round_wanted |= rules is not None and bool(rules.anti_affinity)
+    ledger.helped.rules_met |= rules_met
+
+
+def _concerns_rounds(state: State, pod: Pod, before: Pod | None) -> bool:
+    """Whether a round has something to do for a pod that waits: to plan it, to open its gate, or to count it no more.
+
+    Args:
+        before: the pod until now; None: it is new.
+    """
+    may_be_governed = state.cluster.may_be_governed
+    return pod.gated or may_be_governed(pod) or (before is not None and may_be_governed(before))
 
 
 def _has_signature(pod: Pod, planned: Pod, *, node_labels_matter: bool) -> bool:
@@ -116,8 +135,9 @@ def pod_removed(state: State, key: str) -> None:
     state.forget_waiting(key)
     if before is not None:
         ledger.drop(key)
-    if before is not None or change.room_freed or change.gang_changed:
+    if before is not None or change.gang_changed:
         ledger.round_wanted = True
+    _note_help(ledger, change)
     if before is not None:
         nomination_events.pod_changed(state, key, before)
 

@@ -1,0 +1,94 @@
+"""What may give a node to a pod that a round had none for.
+
+Each change that may help any pod is counted (``Helped``): a node or a policy that changed, a reservation that ended.
+Of a pod that left its node others get its room there. It helps a pod that fits there now, one for which others may
+leave, and one that waits for something that the pod may have had beside its room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.replaced_pod import victim_key
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.rules.filters.registry import IN_ORDER
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, NO_NODES
+from thalweg_operator.planning.inputs.round_facts import is_overdue
+from thalweg_operator.reservations.ledger.feasibility import fits_now
+from thalweg_operator.reservations.ledger.ledger import Ledger
+
+#: Codes of pods that no node takes as the cluster is. Others wait for time, prices, networks, limits or other pods.
+_LASTING = frozenset({NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, *(each.name for each in IN_ORDER)})
+
+
+class WhatHelps:
+    """Reads cluster and ledger."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
+        self._cluster, self._ledger = cluster, ledger
+
+    def may_rest(self, pod: Pod, policy: Policy, code: str) -> bool:
+        """Whether a pod that a round left with this code gets no node by placements of others.
+
+        They may satisfy affinity and spread constraints, and the constraints of a policy. In which order a queue lets
+        pods in depends on all that wait. A pod that takes the place of another follows that one.
+        """
+        cluster, rules = self._cluster, pod.constraints
+        return (
+            code in _LASTING
+            and not policy.constraints
+            and (rules is None or not (rules.affinity or rules.spread))
+            and not cluster.queues.of(pod, cluster.namespaces)
+            and not victim_key(pod)
+        )
+
+    def by(self, freed: Collection[str], now: float) -> Callable[[Pod, Policy, float], bool]:
+        """Says of pods that were planned in vain at a time, by whom they are governed, whether they are helped now.
+
+        Args:
+            freed: nodes that gave up room since the last round.
+            now: seconds since the epoch, as the times that the answer is asked with.
+        """
+        cluster = self._cluster
+        known: dict[PodClass, bool] = {}
+
+        def is_helped(pod: Pod, policy: Policy, since: float) -> bool:
+            if is_overdue(pod, policy, now) or self._came_of_age(pod, policy, since, now):
+                return True
+            if not freed:
+                return False
+            if _shares(pod) or self._others_may_leave(pod, policy):
+                return True
+            fits = known.get(pod.pod_class)
+            if fits is None:
+                fits = known[pod.pod_class] = any(fits_now(cluster, pod, node) for node in freed)
+            return fits
+
+        return is_helped
+
+    def _came_of_age(self, pod: Pod, policy: Policy, since: float, now: float) -> bool:
+        """Whether others may be evicted for a pod now, and it had not waited for long enough then."""
+        waits_since = self._ledger.plannable_since(pod, now)
+        return (
+            policy.preemption.mode is not PreemptionMode.NEVER
+            and max(0.0, since - waits_since) < policy.preemption.after <= now - waits_since
+        )
+
+    def _others_may_leave(self, pod: Pod, policy: Policy) -> bool:
+        """Whether running pods may be evicted or moved for a pod: free room may be a part of its room."""
+        if policy.rescheduling.mode is not ReschedulingMode.OFF:
+            return True
+        lowest = min(self._cluster.bound_priorities, default=None)
+        return (
+            policy.preemption.mode is not PreemptionMode.NEVER
+            and pod.preempts
+            and lowest is not None
+            and pod.pod_class.priority > lowest
+        )
+
+
+def _shares(pod: Pod) -> bool:
+    """Whether a pod that leaves any node may give it more than room: a claim, or a domain without such pods."""
+    return pod.constraints is not None or bool(pod.pod_class.volumes) or pod.pod_class.devices is not None

@@ -1,0 +1,51 @@
+"""What may have given a node to pods that were planned in vain: counted, so that others see whether anything did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Helped:
+    """Steps after which a round may place more of the pods that were planned in vain.
+
+    Attributes:
+        any_pod: number of steps that may help any pod.
+        some: number of steps that gave up room on a node or came to meet rules between pods, and did nothing else.
+        freed: nodes that gave up room, since the last call of ``take_freed``.
+        rules_met: whether this step may meet a rule between pods that a waiting pod has.
+        room_freed: whether this step gave up room on a node.
+    """
+
+    any_pod: int = 0
+    some: int = 0
+    freed: set[str] = field(default_factory=set)
+    rules_met: bool = False
+    room_freed: bool = False
+
+    @property
+    def total(self) -> int:
+        """Number of all these steps."""
+        return self.any_pod + self.some
+
+    def free(self, node: str) -> None:
+        """Room came free on a node."""
+        self.freed.add(node)
+        self.room_freed = True
+
+    def end_step(self, *, any_pod: bool) -> bool:
+        """Counts a step, and returns whether a round may place more after it.
+
+        Args:
+            any_pod: whether it did something beside what is noted here.
+        """
+        some = self.rules_met or self.room_freed
+        self.rules_met = self.room_freed = False
+        self.any_pod += any_pod
+        self.some += some and not any_pod
+        return some or any_pod
+
+    def take_freed(self) -> frozenset[str]:
+        """The nodes that gave up room since the last call."""
+        freed, self.freed = frozenset(self.freed), set()
+        return freed
