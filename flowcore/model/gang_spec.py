@@ -191,6 +191,19 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         """Whether parts of it have a topology of their own."""
         return self.slice_size > 0 or bool(self.sub_groups)
 
+    def topologies(self, key: GangKey) -> tuple[str, ...]:
+        """What it, its slices and the trees above it ask for or prefer, in order.
+
+        Pods that exchange nodes of the same domains of all of these change nothing for the gang.
+
+        Args:
+            key: of the gang itself.
+        """
+        above = () if self.tree is None else self.tree.above(key)
+        asked = (self.topology_key, self.slice_key, *(tree.topology_key for tree in above))
+        parts = (group.key for group in self.sub_groups)
+        return tuple(sorted({topology for topology in (*asked, *parts, *self.preferred) if topology}))
+
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):
     """A pod's membership, and what the pod itself says of the gang."""

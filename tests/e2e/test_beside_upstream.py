@@ -152,11 +152,9 @@ def spread(name: str) -> dict[str, Any]:
         pytest.param(apart, "Gate", id="apart-Gate"),
         pytest.param(apart, "Hold", id="apart-Hold"),
         pytest.param(spread, "Gate", id="spread-Gate"),
-        # kube-scheduler asks for the pods in its own order, which may break the spread on the way: minutes of attempts.
         pytest.param(spread, "Hold", id="spread-Hold"),
     ],
 )
-@pytest.mark.timeout(1800)
 async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, rule: Any) -> None:
     """A PodGroup in delivery Extender is placed as a whole, or waits as a whole until there is room."""
     await scene.policy(
@@ -173,4 +171,4 @@ async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, r
     await scene.wait_for_round("mark")
     assert await bound(scene, more) == []
     await scene.nodes("x2", cpu="2", labels={"topology.kubernetes.io/zone": "x"})
-    await scene.nodes_of(*more, within=900)
+    await scene.nodes_of(*more, within=60)

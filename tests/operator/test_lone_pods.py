@@ -664,7 +664,7 @@ async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(
 
 
 async def test_pods_of_others_do_not_wait(world: SteeredCluster) -> None:
-    """Nor those of gangs, for which no node of a sample would do."""
+    """Nor those of a gang that lacks pods."""
     theirs = world.pod("theirs", "v", scheduler_name="default-scheduler")
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     member = world.pod("member", "w", gang=gang)

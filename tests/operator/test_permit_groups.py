@@ -19,5 +19,5 @@ def test_a_permit_group_of_optional_pods_that_are_all_lost() -> None:
     # A pod that joins later waits for nobody.
     pod = Pod("ml", "c", "c", PodClass())
     groups.join(GROUP, pod.key, optional=True)
-    assert groups.nominated(GROUP, pod) == [pod]
+    assert groups.ready(GROUP, pod) == [pod]
     assert groups._groups == {}

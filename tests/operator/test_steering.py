@@ -467,7 +467,8 @@ def test_refused_until_the_others_of_its_wave_have_come(world: SteeredCluster, a
     Its nomination is written again. Once it is the only one of its wave, a refusal counts.
     """
     names, nodes = ("p0", "p1", "early"), ("a", "b", "b")
-    pods = [world.pod(name, f"u-{name}") for name in names]
+    # No two of them are equal.
+    pods = [world.pod(name, f"u-{name}", labels=(("app", name),)) for name in names]
     world.show()
     for pod, node in zip(pods, nodes, strict=True):
         assert world.state.reserve(pod, node, Owner.STEERING)
@@ -588,9 +589,15 @@ def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
 # --- units ---
 
 
+#: Pods that a constraint places together or not at all: all of them are nominated.
+TOGETHER: dict[str, Any] = {"labels": (("unit", "ml"),)}
+CONSTRAINT = {"name": "near", "together": {"pods": {"matchLabels": {"unit": "ml"}}, "topologyKey": "zone"}}
+
+
 def planned_unit(world: SteeredCluster, *names: str, unit: str = "gang ml") -> list[ReservedPlacement]:
     """Gated pods with reservations, one node after the other."""
-    pods = [world.pod(name, f"u-{name}", gated=True) for name in names]
+    world.set_policy(constraints=[CONSTRAINT])
+    pods = [world.pod(name, f"u-{name}", gated=True, **(TOGETHER if unit else {})) for name in names]
     world.show()
     planned = [ReservedPlacement(pod, NODES[at % len(NODES)], atomic_group=unit) for at, pod in enumerate(pods)]
     assert all(world.state.reserve(each.pod, each.node, Owner.STEERING) for each in planned)
@@ -635,8 +642,9 @@ def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: SteeredCluster, h
 
 def test_what_is_taken_back_is_not_on_its_way(world: SteeredCluster) -> None:
     """One of a gang is gone before the gates opened: all of it is needed again, though there is room still held."""
+    world.set_policy(constraints=[CONSTRAINT])
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=3))
-    pods = [world.pod(name, f"u-{name}", gated=True, gang=gang) for name in "pqr"]
+    pods = [world.pod(name, f"u-{name}", gated=True, gang=gang, **TOGETHER) for name in "pqr"]
     world.show()
     assert all(world.state.reserve(pod, "a", Owner.STEERING) for pod in pods)
     world.add_plan([ReservedPlacement(pod, "a", atomic_group="gang ns/ml") for pod in pods])
@@ -665,7 +673,8 @@ def test_a_pod_of_a_unit_is_bound_early(world: SteeredCluster) -> None:
 
 def test_pods_of_a_unit_without_gates(world: SteeredCluster) -> None:
     """Each is nominated at once, and that one of them is through is nothing to the others."""
-    pods = [world.pod(name, f"u-{name}") for name in "pqr"]
+    world.set_policy(constraints=[CONSTRAINT])
+    pods = [world.pod(name, f"u-{name}", **TOGETHER) for name in "pqr"]
     world.show()
     assert all(world.state.reserve(pod, "a", Owner.STEERING) for pod in pods)
     world.add_plan([ReservedPlacement(pod, "a", atomic_group="gang ml") for pod in pods])
@@ -771,9 +780,10 @@ def test_a_restart(world: SteeredCluster) -> None:
 
 def test_a_restart_while_a_gang_is_nominated(world: SteeredCluster) -> None:
     """One of two was nominated before: its gate stays shut, and both are planned anew."""
+    world.set_policy(constraints=[CONSTRAINT])
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=2))
     for name in ("p", "q"):
-        world.pod(name, f"u-{name}", gated=True, gang=gang)
+        world.pod(name, f"u-{name}", gated=True, gang=gang, **TOGETHER)
     world.show()
     for name in ("p", "q"):
         assert world.state.reserve(world.state.waiting[f"ns/{name}"], "a", Owner.STEERING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_operator.reservations.events import (
@@ -50,8 +51,10 @@ class ExtenderView:
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         """Returns after the first round of a new pod, or after a time.
 
-        A pod that is held costs kube-scheduler a second attempt, and the API server three writes.
+        A pod that is held costs kube-scheduler a second attempt, and the API server three writes. While gangs that are
+        bound in part wait for the first plan of this process, no answer may give their room to anybody.
         """
+        await self._until_gangs_are_planned(extender_pod)
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
         latest, told, helped = loop.time() + LONGEST_WAIT, False, False
         while awaits_plan(cluster, ledger, extender_pod):
@@ -77,6 +80,18 @@ class ExtenderView:
             helped = True
         if helped:
             self._next_unawaited = 1
+
+    async def _until_gangs_are_planned(self, extender_pod: ExtenderPod) -> None:
+        records, clock = self._shell.state.nominations, self._shell.clock
+        while (left := records.begun_until - clock()) > 0 and len(self._waiting) < MOST_WAITING:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[changed] = extender_pod.key
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await changed
+            finally:
+                del self._waiting[changed]
 
     def _waited_in_vain(self, *, for_watch: bool) -> None:
         if for_watch:  # that says nothing of the rounds

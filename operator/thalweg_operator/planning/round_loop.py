@@ -339,7 +339,11 @@ class RoundLoop:
                 continue
             plannable.append(pod)
             governed[pod.key] = place
-        always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
+        always = {
+            *self._retried,
+            *self._shell.state.nominations.begun,
+            *(ledger.reservations[key].pod.uid for key in ledger.held),
+        }
         wall = self._wall_clock()
         was_helped = self._what_helps.by(freed, wall)
 

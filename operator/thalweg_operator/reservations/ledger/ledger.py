@@ -8,6 +8,7 @@ cluster and ledger, so nothing here locks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -408,6 +409,17 @@ class Ledger:
         if not any(self.reservations[key].device_claims for key in self.preparing):
             self.device_claims.forget_taken()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOnTheWay:
+    """Keys of pods on their way to a node. The place of a pod that pauses is kept, but may be given up."""
+
+    ledger: Ledger
+
+    def __contains__(self, key: object) -> bool:
+        ledger = self.ledger
+        return key in ledger.reservations and key not in ledger.paused and key not in ledger.withdrawing
 
 
 def _discard(by_node: dict[str, set[str]], reservation: Reservation) -> None:

@@ -78,6 +78,8 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.RESERVED, Phase.QUEUED): "an equal pod that was asked about before its wave took its place",
     (Phase.RESERVED, Phase.NOMINATED): "kube-scheduler did not come upon the node, or the pod sleeps",
     (Phase.RESERVED, Phase.PASSED): "kube-scheduler came upon the node by itself",
+    (Phase.NOMINATED, Phase.QUEUED): "an equal pod that was asked about before its wave took its place",
+    (Phase.NOMINATED, Phase.RESERVED): "an equal pod that was not let onto its own node took its place",
     (Phase.NOMINATED, Phase.NOMINATED): "the nomination was erased and is written again",
     (Phase.NOMINATED, Phase.PASSED): "filter let the pod through",
     (Phase.PASSED, Phase.NOMINATED): "the attempt failed; the next one is told of the node",

@@ -15,8 +15,9 @@ from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.gangs_under_way import lacks_others
 from thalweg_operator.reservations.steering.lone_pods import is_new
-from thalweg_operator.reservations.steering.nominations import nomination_of, stands_alone
+from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.steering.records.planned_prices import scores_by_node
 from thalweg_operator.reservations.steering.shifts import find_place
 from thalweg_operator.reservations.steering.state import SteeringState
@@ -40,7 +41,7 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
     if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
         return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
     if nomination is not None and not nomination.rejected:
-        place = find_place(state, pod, nomination, policy, nodes)
+        place = None if is_taken_back(state, pod, nomination) else find_place(state, pod, nomination, policy, nodes)
         if place is None:
             return Advice(managed=True, hold=True)
         is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
@@ -62,8 +63,7 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
 def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
     """Whether an answer is worth waiting for: the pod's first round is still to come, and may place it.
 
-    A pod that our watch has not shown may be any. For pods of gangs an answer would mostly be no node all the same:
-    their own nodes are rarely among those of the question, and no other pod's node is for them.
+    A pod that our watch has not shown may be any. A gang that lacks pods has no node for any of them.
     """
     pod = watched_pod(cluster, extender_pod)
     if pod is None:
@@ -72,7 +72,15 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(pod):
         return False
-    return pod.key not in ledger.reservations and stands_alone(pod) and is_new(ledger, pod)
+    if pod.key in ledger.reservations or pod.replaces or not is_new(ledger, pod):
+        return False
+    return pod.gang is None or not cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting)
+
+
+def is_taken_back(state: SteeringState, pod: Pod, nomination: Reservation) -> bool:
+    """Whether a nomination is being cleared because the pod's gang is to be planned anew, as a whole."""
+    is_withdrawing = nomination.phase is Phase.WITHDRAWING and not state.ledger.in_flight.is_let_through(pod.key)
+    return is_withdrawing and lacks_others(state, pod)
 
 
 def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:

@@ -21,7 +21,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.nominations import expect_question, stands_alone, was_tried
+from thalweg_operator.reservations.steering.nominations import expect_question, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 from thalweg_operator.reservations.steering.shifts import counted_by_others
@@ -165,7 +165,8 @@ def _is_alone(state: SteeringState, pod: Pod) -> bool:
 def _is_plain(pod: Pod) -> bool:
     """Whether a node's room and price are all that counts for a pod."""
     return (
-        stands_alone(pod)
+        pod.gang is None
+        and not pod.replaces
         and not pod.gated
         and not pod.nominated_node
         and pod.constraints is None

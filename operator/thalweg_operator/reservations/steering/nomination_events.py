@@ -14,11 +14,13 @@ from thalweg_operator.reservations.effects import (
     OpenGate,
     ReleaseClaims,
     RequestRound,
+    WakePod,
 )
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.advise import watched_pod
+from thalweg_operator.reservations.steering.advise import is_taken_back, watched_pod
+from thalweg_operator.reservations.steering.gangs_under_way import lacks_others
 from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
     BINDING_GRACE,
@@ -28,6 +30,8 @@ from thalweg_operator.reservations.steering.nominations import (
     expect_question,
     give_up,
     is_too_early,
+    is_woken_instead,
+    must_nominate,
     nominate,
     nomination_of,
     open_gate,
@@ -36,6 +40,7 @@ from thalweg_operator.reservations.steering.nominations import (
     was_tried,
     withdraw,
 )
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.steering.shifts import Place, saving_on
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -102,8 +107,11 @@ def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
             records.places.remove(key)
     elif phase is Phase.RESERVED:
         place_key = records.places.place_key(key)
-        if was_tried(pod) or place_key is None or not place_key.fits(pod):
-            nominate(state, pod)  # it sleeps now, or no other pod is like it any more
+        if place_key is None and pod.gated:
+            return  # the other pods of its permit group are not ready
+        is_asleep = was_tried(pod) and key not in records.woken
+        if is_asleep or place_key is None or not place_key.fits(pod):
+            nominate(state, pod)  # or no other pod is like it any more
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:
             records.checks.pop(key, None)
@@ -126,6 +134,8 @@ def _adopt(state: SteeringState, pod: Pod) -> None:
         withdraw(state, pod)
     elif pod.gated and (pod.gang is not None or (policy is not None and all_or_none(pod.labels, policy))):
         withdraw(state, pod)  # the other pods may not have come as far: it is planned anew, with them
+    elif pod.gang is not None and lacks_others(state, pod):
+        withdraw(state, pod)  # likewise: the places of the others were not written down
     elif pod.gated:
         open_gate(state, pod)
 
@@ -179,7 +189,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     if reservation is not None and asked.nominated == reservation.node:
         if reservation.crowded:
             withdraw(state, pod)
-        elif not too_early:
+        elif not too_early and not is_taken_back(state, pod, reservation):
             # It knew of the nomination and asks about other nodes: its own filters reject this one.
             ledger.change(key, rejected=True)
             check_later(state, key, GRACE)
@@ -194,6 +204,8 @@ def _passed(state: SteeringState, reservation: Reservation, place: Place) -> Non
         _take(state, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
         ledger.change(key, phase=Phase.PASSED, since=state.now)
+    elif reservation.wave != UNORDERED:
+        ledger.change(key, since=state.now)
     pass_wave(state, key)
 
 
@@ -203,6 +215,11 @@ def _held(state: SteeringState, pod: Pod, before: Reservation | None, nominated:
         return
     reservation = state.ledger.reservations[pod.key]
     if reservation.phase is Phase.RESERVED or (reservation.phase is Phase.PASSED and not reservation.rejected):
+        if is_woken_instead(state, reservation):
+            state.ledger.change(pod.key, retries=reservation.retries + 1)
+            state.nominations.woken.add(pod.key)
+            state.effects.append(WakePod(pod, unseen=False))
+            return
         # It sleeps now, and the nomination wakes it. Or it came upon the node by itself, and that attempt failed: once
         # it knows of the node, its next attempt is conclusive.
         nominate(state, pod)
@@ -227,7 +244,7 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     A wave belongs to the place, and so does a saving but for what the pods prefer.
     """
     ledger, records, key, holder = state.ledger, state.nominations, before.pod.key, place.holder
-    held = ledger.reservations[holder]
+    held, place_key = ledger.reservations[holder], records.place_key(holder)
     ledger.shift(key, place.node, swapped=place.node == held.node)
     if holder == key:
         return
@@ -237,13 +254,17 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     ledger.change(key, wave=held.wave, saving=saving_on(state, before.pod, name, held))
     ledger.change(holder, wave=before.wave, saving=saving_on(state, held.pod, name, before))
     records.waves.exchange(before.pod, held.pod)
-    place_key = records.places.place_key(holder)
+    if place_key is None:
+        return  # kube-scheduler was at it: in its next attempt it is told of that place
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED
     if held.phase is not phase:
         ledger.change(holder, phase=phase, since=state.now)
-    if place_key is not None:
-        records.forget_place(holder)
-        expect_question(state, holder, place_key)
+    pod = state.cluster.pods[holder]
+    if phase is Phase.RESERVED and must_nominate(state, pod, ledger.reservations[holder], place_key):
+        nominate(state, pod)
+        return
+    records.forget_place(holder)
+    expect_question(state, holder, place_key)
 
 
 # --- writes ---
@@ -281,7 +302,7 @@ def write_answered(state: SteeringState, event: WriteAnswered) -> None:
 
 def _nominate_answered(state: SteeringState, pod: Pod, reservation: Reservation, answer: Answer, reason: str) -> None:
     if answer is Answer.DONE and reservation.phase is not Phase.WITHDRAWING:
-        open_gates(state, state.nominations.permit_groups.nominated(reservation.group, pod))
+        open_gates(state, state.nominations.permit_groups.ready(reservation.group, pod))
     elif answer is Answer.REFUSED and reservation.phase is Phase.NOMINATED and not reservation.rejected:
         fields = (("pod", pod.key), ("node", reservation.node), ("problem", reason))
         state.effects.append(Log("not nominated", fields))

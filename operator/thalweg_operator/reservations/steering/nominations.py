@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
-from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
 from flowcore.model.pods import Pod
+from flowcore.model.selectors import domain_value
 from thalweg_operator.reservations.effects import CountNomination, Log, OpenGate, WakePod
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
@@ -30,6 +31,8 @@ _ATTEMPT_SECONDS = 5.0
 _NODE_CHANGE_SECONDS = 5.0
 #: From this number of nodes on, a nomination costs less than kube-scheduler's search for the few that affinity allows.
 MANY_NODES = 2000
+#: Below this number of nodes kube-scheduler looks at all of them (minFeasibleNodesToFind).
+_ALL_NODES = 100
 #: A nomination is written again this often before it counts as rejected.
 _MAX_RETRIES = 5
 #: Phases in which the pod's node is not announced yet.
@@ -61,9 +64,14 @@ def nominations(ledger: Ledger) -> list[Reservation]:
 
 def nominate(state: SteeringState, pod: Pod) -> None:
     """Writes the nomination of a pod, for the first time or once more."""
-    state.nominations.forget_place(pod.key)
+    records = state.nominations
+    records.forget_place(pod.key)
     state.write_nomination(pod, phase=Phase.NOMINATED, since=state.now)
-    if pod.nominated_node == state.ledger.reservations[pod.key].node:
+    reservation = state.ledger.reservations[pod.key]
+    place_key = None if pod.gated else place_key_of(state, reservation.pod, reservation.node)
+    if place_key is not None and reservation.wave != UNORDERED:
+        records.announced.add(pod.key, place_key, reservation.node, ())
+    if pod.nominated_node == reservation.node:
         wake(state, pod)  # it was nominated while it waited for victims: the write changes nothing that would wake it
 
 
@@ -82,7 +90,7 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
         sibling = nomination_of(state.ledger, sibling_key)
         if sibling is None:
             continue
-        if sibling.phase is Phase.QUEUED:
+        if sibling.phase in UNANNOUNCED:
             give_up(state, sibling_key, "expired")
         elif sibling.phase is not Phase.WITHDRAWING:
             if sibling.group is not None:
@@ -117,26 +125,65 @@ def begin_waves(state: SteeringState) -> None:
         reservation = nomination_of(state.ledger, pod.key)
         return reservation is not None and reservation.pod.uid == pod.uid and reservation.phase is Phase.QUEUED
 
-    records = state.nominations
-    for pod in records.waves.begin(state.now, is_queued):
-        place_key = records.places.place_key(pod.key)
-        if place_key is None or must_nominate(state, pod):
-            nominate(state, pod)
-        else:
-            state.ledger.change(pod.key, phase=Phase.RESERVED, since=state.now)
-            expect_question(state, pod.key, place_key)
+    for pod in state.nominations.waves.begin(state.now, is_queued):
+        begin(state, pod)
 
 
-def must_nominate(state: SteeringState, pod: Pod) -> bool:
+def begin(state: SteeringState, pod: Pod) -> None:
+    """A planned pod has its turn: it is nominated, or waits for kube-scheduler's question, with its gate open."""
+    ledger, records = state.ledger, state.nominations
+    reservation, current = ledger.reservations[pod.key], state.cluster.pods.get(pod.key, pod)
+    place_key = place_key_of(state, reservation.pod, reservation.node)
+    if place_key is None or not place_key.fits(current) or must_nominate(state, current, reservation, place_key):
+        nominate(state, pod)
+    else:
+        ledger.change(pod.key, phase=Phase.RESERVED, since=state.now)
+        open_gates(state, records.permit_groups.ready(reservation.group, pod))
+
+
+def place_key_of(state: SteeringState, pod: Pod, node: str) -> PlaceKey | None:
+    """By what a pod that is planned for a node may take the place of another pod; None: not at all.
+
+    A pod whose gang asks for a topology may take those of the same domains. A constraint that places pods together or
+    not at all says nothing of the domain of a single node.
+    """
+    policy, planned = state.policy_of(pod), state.cluster.nodes.get(node)
+    if policy is None or planned is None or pod.replaces or all_or_none(pod.labels, policy):
+        return None
+    gang = pod.gang
+    keys = () if gang is None else state.cluster.gangs.state(gang.key).spec.topologies(gang.key)
+    within = tuple((key, domain_value(planned.labels, key)) for key in keys)
+    return PlaceKey(pod.pod_class, pod.signature, policy.name, within)
+
+
+def must_nominate(state: SteeringState, pod: Pod, reservation: Reservation, place_key: PlaceKey) -> bool:
     """Whether kube-scheduler does not come upon a place for a pod by itself, or only at a high price.
 
     A pod that was tried in vain sleeps until it is nominated. For a pod with affinity kube-scheduler looks at all nodes
-    to find the few where the others are; a nomination spares it that, which pays off in a large cluster.
+    to find the few where the others are; a nomination spares it that, which pays off in a large cluster. There its
+    sample of the nodes rarely has one of the few that a gang with a topology is planned for.
     """
+    nodes = len(state.cluster.nodes)
+    if is_woken_instead(state, reservation):
+        return False
+    has_few_nodes = bool(place_key.within) or (pod.constraints is not None and bool(pod.constraints.affinity))
+    return _is_asleep(state, pod) or (has_few_nodes and nodes >= MANY_NODES)
+
+
+def is_woken_instead(state: SteeringState, reservation: Reservation) -> bool:
+    """Whether a pod that was tried in vain is woken, and not nominated, for some tries.
+
+    So it is with gangs in waves where kube-scheduler looks at all nodes: it counts a nominated pod as one that is
+    there, and would find no node for the pod of the gang that it takes first.
+    """
+    in_waves = reservation.pod.gang is not None and reservation.wave != UNORDERED
+    return in_waves and len(state.cluster.nodes) < _ALL_NODES and reservation.retries < _MAX_RETRIES
+
+
+def _is_asleep(state: SteeringState, pod: Pod) -> bool:
+    """Whether kube-scheduler tried a pod in vain, as far as we know."""
     record = state.ledger.known_record(pod)
-    is_asleep = was_tried(pod) or (record is not None and record.held_at is not None)
-    has_affinity = pod.constraints is not None and bool(pod.constraints.affinity)
-    return is_asleep or (has_affinity and len(state.cluster.nodes) >= MANY_NODES)
+    return was_tried(pod) or (record is not None and record.held_at is not None)
 
 
 def was_tried(pod: Pod) -> bool:
@@ -145,7 +192,10 @@ def was_tried(pod: Pod) -> bool:
 
 
 def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None:
-    """Equal pods may take the place of a pod in phase QUEUED or RESERVED. A gate of ours is opened in RESERVED."""
+    """Equal pods may take the place of a pod in phase QUEUED or RESERVED.
+
+    In RESERVED its gate is opened, or it is woken, once.
+    """
     records, reservation = state.nominations, state.ledger.reservations[key]
     policy, node = state.policy_of(reservation.pod), state.cluster.nodes.get(reservation.node)
     if policy is not None and node is not None:
@@ -153,8 +203,12 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
         records.places.add(key, place_key, node.name, domains_of(node, keys))
     if reservation.phase is Phase.RESERVED:
         records.reserved[key] = None
-        if reservation.pod.gated:
-            open_gate(state, reservation.pod)
+        pod = state.cluster.pods[key]
+        if pod.gated:
+            open_gate(state, pod)
+        elif key not in records.woken and _is_asleep(state, pod):
+            records.woken.add(key)
+            state.effects.append(WakePod(pod, unseen=False))
 
 
 def check_later(state: SteeringState, key: str, grace: float) -> None:
@@ -186,10 +240,13 @@ def check(state: SteeringState, key: str) -> None:
 def _is_inconclusive(state: SteeringState, pod: Pod, reservation: Reservation) -> bool:
     """Whether the attempt that erased the nomination did not refuse the node for good.
 
-    It did not know of the nomination, was held, and erased it at its end. Or it was too early for this node. The
-    attempt also writes why the pod was not placed: a message other than ours is from kube-scheduler's own filters.
+    It did not know of the nomination, was held, and erased it at its end. Or it was too early for this node. Or it was
+    an attempt at the pod's whole gang, which let this pod through and not enough of the others. The attempt also writes
+    why the pod was not placed: a message other than ours is from kube-scheduler's own filters.
     """
-    if is_too_early(state, reservation) or UNSEEN_MESSAGE in pod.unschedulable_message:
+    gang = pod.gang
+    of_gang = gang is not None and reservation.phase is Phase.PASSED and not state.cluster.gangs.members(gang.key)[1]
+    if of_gang or is_too_early(state, reservation) or UNSEEN_MESSAGE in pod.unschedulable_message:
         return True
     record = state.ledger.known_record(pod)
     return (
@@ -234,10 +291,16 @@ def open_gate(state: SteeringState, pod: Pod) -> None:
 
 
 def open_gates(state: SteeringState, pods: Iterable[Pod]) -> None:
-    """Opens our gates of these pods where they are closed."""
+    """Opens our gates of these pods where they are closed. kube-scheduler may ask about those that are reserved."""
     for pod in pods:
-        if pod.gated:
-            open_gate(state, pod)
+        reservation = nomination_of(state.ledger, pod.key)
+        if reservation is None or reservation.phase is not Phase.RESERVED:
+            if pod.gated:
+                open_gate(state, pod)
+        elif (place_key := place_key_of(state, reservation.pod, reservation.node)) is not None:
+            expect_question(state, pod.key, place_key)
+        else:
+            nominate(state, pod)  # another policy is in force since
 
 
 def wake(state: SteeringState, pod: Pod) -> None:
@@ -246,8 +309,3 @@ def wake(state: SteeringState, pod: Pod) -> None:
     if record is not None and record.held_at is not None:
         record.held_at = None
         state.effects.append(WakePod(pod, unseen=False))
-
-
-def stands_alone(pod: Pod) -> bool:
-    """Whether a plan could take an alike pod instead: not if the pod has a gang, or replaces another pod."""
-    return pod.gang is None and not pod.replaces

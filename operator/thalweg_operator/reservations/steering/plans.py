@@ -10,14 +10,13 @@ from thalweg_operator.reservations.ledger.reservation import NEVER, PermitKey
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import (
     ReservedPlacement,
+    begin,
     begin_waves,
     expect_question,
-    must_nominate,
     nominate,
-    stands_alone,
+    place_key_of,
     wake,
 )
-from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -33,13 +32,13 @@ _AT_ONCE = 25
 def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None:
     """Takes over placements that have their reservations.
 
-    The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
-    has ended meanwhile are left out: the pod was bound, is gone, or another component nominated it.
+    The gates of an atomic group open together once all its pods of one wave are ready. Placements whose reservation has
+    ended meanwhile are left out: the pod was bound, is gone, or another component nominated it.
     """
     records = state.nominations
     records.plan_count += 1
     queued: list[tuple[Pod, WavePosition]] = []
-    unordered: list[ReservedPlacement] = []
+    unordered: list[Pod] = []
     for placement in planned:
         pod = placement.pod
         if not _is_reserved(state, placement):
@@ -53,19 +52,14 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
             records.permit_groups.join(group, pod.key, optional=placement.optional)
         state.ledger.change(pod.key, since=state.now, group=group, wave=placement.wave, saving=placement.saving)
         if placement.wave == UNORDERED:
-            unordered.append(placement)
+            unordered.append(pod)
             continue
         queued.append((pod, placement.wave))
-        place_key = _place_key(state, placement)
-        if place_key is not None:
+        place_key = place_key_of(state, pod, placement.node)
+        if place_key is not None and group is None:  # else its gate would open before those of its group
             expect_question(state, pod.key, place_key)
-    for placement in unordered:
-        pod, place_key = placement.pod, _place_key(state, placement)
-        if place_key is None or must_nominate(state, pod):
-            nominate(state, pod)
-        else:
-            state.ledger.change(pod.key, phase=Phase.RESERVED)
-            expect_question(state, pod.key, place_key)
+    for pod in unordered:
+        begin(state, pod)
     records.waves.add(queued)
     begin_waves(state)
     nominate_reserved(state)
@@ -81,14 +75,6 @@ def _is_reserved(state: SteeringState, placement: ReservedPlacement) -> bool:
     )
 
 
-def _place_key(state: SteeringState, placement: ReservedPlacement) -> PlaceKey | None:
-    """By what the pod may take the place of another pod; None: not at all."""
-    pod, policy = placement.pod, state.policy_of(placement.pod)
-    if policy is None or placement.atomic_group or not stands_alone(pod):
-        return None
-    return PlaceKey(pod.pod_class, pod.signature, policy.name)
-
-
 def nominate_reserved(state: SteeringState) -> None:
     """Nominates pods that are reserved for too long, and the newest ones while kube-scheduler is idle."""
     reserved, reservations = state.nominations.reserved, state.ledger.reservations
@@ -101,7 +87,8 @@ def nominate_reserved(state: SteeringState) -> None:
         return list(islice((pod for pod in map(state.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
 
     late = some(takewhile(is_late, reserved))
-    for pod in late or ([] if _finds_by_itself(state) else some(reversed(reserved))):
+    newest = (key for key in reversed(reserved) if key not in state.nominations.woken)
+    for pod in late or ([] if _finds_by_itself(state) else some(newest)):
         nominate(state, pod)
 
 

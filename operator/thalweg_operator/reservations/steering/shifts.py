@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -26,7 +26,7 @@ from thalweg_operator.reservations.ledger.feasibility import fits_now, holds, in
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.nominations import stands_alone
+from thalweg_operator.reservations.steering.nominations import place_key_of
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, Size, counting_keys, domains_of
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
@@ -38,6 +38,8 @@ _MOST_NODES = 16
 #: A place may shift to a node where the pod costs more by this part of what it saves on its own. Else it is held, and
 #: needs a nomination, a second attempt and at least a second.
 _DEARER = 10
+#: Seconds after which a pod that was let through is mostly bound, or tried again. kube-scheduler's pauses are longer.
+_BOUND_SECONDS = 1.0
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -57,28 +59,61 @@ def find_place(
     """Where, of these nodes, a planned pod may go; its planned node if none of them will do; None: it waits.
 
     kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
-    wave. Of equal pods that wait for a wave, the earliest gives its place.
+    wave. Of equal pods in waves, the earliest gives its place, nominated or not: after that each next place is legal,
+    in whatever order kube-scheduler asks. A gang may have been let through, and come to nothing: its pods give each
+    other their places too.
     """
-    ledger = state.ledger
-    own, phase, records = pod.key, nomination.phase, state.nominations
+    ledger, records = state.ledger, state.nominations
+    own, phase, in_order = pod.key, nomination.phase, nomination.wave != UNORDERED
     planned = Place(nomination.node, own)
-    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
-    if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
+    if nomination.node in nodes and phase not in ((Phase.QUEUED, Phase.RESERVED) if in_order else (Phase.QUEUED,)):
         return planned
-    if stands_alone(pod):
-        place_key = records.places.place_key(own)
-        if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
-            place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
-        if place_key is not None:
-            holder = _earliest(ledger, records.places.on(place_key, nodes))
-            if holder:
-                return Place(ledger.reservations[holder].node, holder)
+    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
+    if passed and not in_order:
+        return planned
+    place_key = records.place_key(own)
+    if place_key is None and phase in (Phase.NOMINATED, Phase.PASSED, Phase.WITHDRAWING):
+        place_key = place_key_of(state, pod, nomination.node)
+    if place_key is not None:
+        announced = records.announced.on(place_key, nodes) if in_order else ()
+        holder = _earliest(ledger, chain(records.places.on(place_key, nodes), announced))
+        if not holder and in_order:
+            # Who was let through the longest ago was not asked about in this attempt yet, if any was not.
+            until = records.last_question - (0.0 if passed else _BOUND_SECONDS)
+            let_through = _let_through(state, pod, place_key, nodes, until)
+            holder = min(let_through, key=lambda key: ledger.reservations[key].since, default="")
+        if holder:
+            node = ledger.reservations[holder].node
+            return planned if node == nomination.node else Place(node, holder)
+        moved = None
+        if not passed:
             moved = _exchanged(state, nomination, policy, place_key, nodes) or _shifted(
                 state, pod, nomination, policy, place_key, nodes
             )
-            if moved is not None:
-                return moved
+        if moved is not None:
+            return moved
     return None if phase is Phase.QUEUED else planned
+
+
+def _let_through(
+    state: SteeringState, pod: Pod, place_key: PlaceKey, nodes: Sequence[str], until: float
+) -> Iterator[str]:
+    """Equal pods of a pod's gang that were let through to these nodes until then, and are not bound.
+
+    kube-scheduler may try the pods of a gang as a whole, and then all of them again.
+    """
+    among = frozenset(nodes)
+    for key in () if pod.gang is None else state.cluster.gangs.members(pod.gang.key)[0]:
+        held = state.ledger.reservations.get(key)
+        if (
+            held is not None
+            and (held.is_nomination, held.phase) == (True, Phase.PASSED)
+            and held.since <= until
+            and held.node in among
+            and place_key.fits(held.pod)
+            and place_key.admits(state.cluster.nodes[held.node])
+        ):
+            yield key
 
 
 def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
@@ -191,6 +226,7 @@ def _shifted(
             and holder.saving is not None
             and price <= holder.saving + _more_at_most(prices, holder.saving)
             and domains_of(place, keys) == domains
+            and place_key.admits(node)
             and not _is_kept_apart(cluster, signature, node, place)
             and fits_now(cluster, pod, node.name)
             and not infeasible_nodes(state, pod, [node.name])

@@ -82,7 +82,10 @@ def _sweep_nomination(state: SteeringState, reservation: Reservation) -> None:
         return
     if reservation.phase is Phase.RESERVED:
         if not holds(state.cluster, state.ledger, key):
-            give_up(state, key, "expired")
+            if pod.nominated_node:
+                withdraw(state, pod)  # an equal pod took the place that it was nominated for
+            else:
+                give_up(state, key, "expired")
         return
     record = state.ledger.known_record(pod)
     if record is not None and record.refused_early and not is_too_early(state, reservation):

@@ -41,6 +41,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
+from thalweg_operator.reservations.steering.gangs_under_way import find_begun_gangs
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.before_binding import leftovers, preparing, releasing
@@ -111,6 +112,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
         case Synced():
             after_restart.take_up_nominations(state)
             nomination_events.adopt_nominations(state)
+            find_begun_gangs(state)
         case TimePassed():
             _time_passed(state)
     preparing.settle(state)

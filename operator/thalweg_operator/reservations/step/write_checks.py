@@ -21,7 +21,7 @@ from thalweg_operator.reservations.effects import (
     Write,
 )
 from thalweg_operator.reservations.ledger.feasibility import holds
-from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay, Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
@@ -74,7 +74,10 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
         case OpenGate():
             return _is_gate_unneeded(cluster, ledger, write)
         case WakePod():
+            # Not if kube-scheduler has let it through meanwhile.
             key = write.pod.key
+            if ledger.in_flight.is_let_through(key):
+                return False
             return key in (state.nominations.unseen_wakes if write.unseen else cluster.waiting)
         case Evict():
             if write.gang is not None:
@@ -120,20 +123,9 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
         # Whatever else stands in line may not be sent after all.
         needed = gang is not None and begun and cluster.gangs.lacks_pods(gang.key, _Sent(ledger), besides=key)
         return "" if needed else OPERATOR_ENDS
-    if gang is not None and not begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger)):
+    if gang is not None and not begun and cluster.gangs.lacks_pods(gang.key, KeysOnTheWay(ledger)):
         return "gang incomplete"
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class _OnTheWay:
-    """Keys of pods on their way to a node. The place of a pod that pauses is kept, but may be given up."""
-
-    ledger: Ledger
-
-    def __contains__(self, key: object) -> bool:
-        ledger = self.ledger
-        return key in ledger.reservations and key not in ledger.paused and key not in ledger.withdrawing
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from flowcore.model.pods import PodClass
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
+from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.records.permit_groups import PermitGroups
-from thalweg_operator.reservations.steering.records.place_pool import PlacePool
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, PlacePool
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.records.waves import WaveQueue
 
@@ -23,7 +24,9 @@ class NominationRecords:
 
     Attributes:
         places: pods in phases QUEUED and RESERVED whose places equal pods may take.
+        announced: nominated pods of a wave, whose places equal pods of waves may take.
         reserved: keys of the pods in phase RESERVED, the oldest first.
+        woken: keys of those of ``reserved`` that were tried in vain, and are woken for another question.
         checks: when to look at a nomination that may be lost, by the key of the pod.
         node_changes: when a node came, or changed for the scheduler, by name; those that kube-scheduler may not have
             seen yet.
@@ -35,6 +38,8 @@ class NominationRecords:
         unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
         started: cluster and policies are known.
+        begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
+        begun_until: how long answers to kube-scheduler wait for that plan.
         last_question: when kube-scheduler last asked about a pod that it is to bind.
         hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
         last_sweep: when all nominations were last looked at.
@@ -43,7 +48,9 @@ class NominationRecords:
 
     arrivals: Arrivals
     places: PlacePool = field(default_factory=PlacePool)
+    announced: PlacePool = field(default_factory=PlacePool)
     reserved: dict[str, None] = field(default_factory=dict)
+    woken: set[str] = field(default_factory=set)
     waves: WaveQueue = field(default_factory=WaveQueue)
     permit_groups: PermitGroups = field(default_factory=PermitGroups)
     checks: dict[str, float] = field(default_factory=dict)
@@ -55,6 +62,8 @@ class NominationRecords:
     unasked: dict[str, float] = field(default_factory=dict)
     counted_pods: CountedPods = field(default_factory=CountedPods)
     started: bool = False
+    begun: frozenset[str] = frozenset()
+    begun_until: float = NEVER
     last_question: float = 0.0
     hit_rate: float = 1.0
     last_sweep: float = 0.0
@@ -110,7 +119,17 @@ class NominationRecords:
         self.firm &= self._prices.keys()
         self.arrivals.forget_until(min((priced.arrival for priced in self._prices.values()), default=None))
 
+    def place_key(self, key: str) -> PlaceKey | None:
+        """By what equal pods may take the place of a pod; None: none does."""
+        return self.places.place_key(key) or self.announced.place_key(key)
+
+    def planned(self) -> None:
+        """A plan was carried out: nobody waits for the first one any more."""
+        self.begun, self.begun_until = frozenset(), NEVER
+
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""
         self.places.remove(key)
+        self.announced.remove(key)
+        self.woken.discard(key)
         self.reserved.pop(key, None)

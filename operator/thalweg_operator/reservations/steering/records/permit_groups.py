@@ -1,9 +1,10 @@
 """Groups of gated pods: the gates of a group open together.
 
-The pods of an atomic group wait behind our gate until each required one is nominated, wave by wave. These pods are a
-permit group, as of the Permit plugins of kube-scheduler. Then all gates of the permit group open. If a required pod is
-lost before that, the whole atomic group is planned anew. Until its nominations are withdrawn nothing of the atomic
-group is planned: its remaining pods would look like a gang that has started.
+The pods of an atomic group wait behind our gate until each required one is ready, wave by wave: reserved, or nominated
+where kube-scheduler needs that. These pods are a permit group, as of the Permit plugins of kube-scheduler. Then all
+gates of the permit group open. If a required pod is lost before that, the whole atomic group is planned anew. Until its
+nominations are withdrawn nothing of the atomic group is planned: its remaining pods would look like a gang that has
+started.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from thalweg_operator.reservations.ledger.reservation import PermitKey
 
 @dataclass(slots=True)
 class _PermitGroup:
-    """Keys of all pods, of the required pods, of the required pods without a nomination; and the nominated pods."""
+    """Keys of all pods, of the required pods, of the required pods that are not ready; and the pods that are."""
 
     members: set[str] = field(default_factory=set)
     required: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
-    nominated: dict[str, Pod] = field(default_factory=dict)
+    ready: dict[str, Pod] = field(default_factory=dict)
 
 
 class PermitGroups:
@@ -40,12 +41,12 @@ class PermitGroups:
             group.required.add(key)
             group.missing.add(key)
 
-    def nominated(self, group_key: PermitKey | None, pod: Pod) -> list[Pod]:
-        """Pods whose gates may open now that this pod is nominated; the pod itself if it is in no permit group."""
+    def ready(self, group_key: PermitKey | None, pod: Pod) -> list[Pod]:
+        """Pods whose gates may open now that this pod is ready; the pod itself if it is in no permit group."""
         group = None if group_key is None else self._groups.get(group_key)
         if group_key is None or group is None:
             return [pod]
-        group.nominated[pod.key] = pod
+        group.ready[pod.key] = pod
         return self._complete(group_key, group, pod.key)
 
     def bound(self, group_key: PermitKey | None, key: str) -> list[Pod]:
@@ -54,7 +55,7 @@ class PermitGroups:
         if group_key is None or group is None:
             return []
         group.members.discard(key)
-        group.nominated.pop(key, None)
+        group.ready.pop(key, None)
         return self._complete(group_key, group, key)
 
     def _complete(self, group_key: PermitKey, group: _PermitGroup, key: str) -> list[Pod]:
@@ -62,7 +63,7 @@ class PermitGroups:
         if group.missing:
             return []
         del self._groups[group_key]
-        return list(group.nominated.values())
+        return list(group.ready.values())
 
     def lost(self, group_key: PermitKey | None, key: str) -> list[str]:
         """Keys of pods to give up because this one is lost: all of its atomic group whose gates are still closed."""
@@ -72,7 +73,7 @@ class PermitGroups:
             return []
         group.members.discard(key)
         if key not in group.required:
-            group.nominated.pop(key, None)
+            group.ready.pop(key, None)
             if not group.members:
                 del self._groups[group_key]
             return []

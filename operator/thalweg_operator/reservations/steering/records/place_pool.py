@@ -16,7 +16,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resources import Amounts
-from flowcore.model.selectors import value_of
+from flowcore.model.selectors import domain_value, value_of
 
 _Place = TypeVar("_Place", bound=Hashable)
 _Key = TypeVar("_Key", bound=Hashable)
@@ -25,15 +25,24 @@ Domains: TypeAlias = tuple[str | None, ...]
 
 
 class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What two pods must have in common to take each other's places."""
+    """What two pods must have in common to take each other's places.
+
+    Attributes:
+        within: the topologies of the pod's gang, each with the domain of the pod's node.
+    """
 
     pod_class: PodClass
     signature: PodSignature
     policy: str
+    within: tuple[tuple[str, str | None], ...] = ()
 
     def fits(self, pod: Pod) -> bool:
         """Whether a pod still has this class and signature."""
         return (self.pod_class, self.signature) == (pod.pod_class, pod.signature)
+
+    def admits(self, node: Node) -> bool:
+        """Whether a node is in the same domains of the gang's topologies."""
+        return all(domain_value(node.labels, key) == domain for key, domain in self.within)
 
 
 class Size(msgspec.Struct, frozen=True, cache_hash=True):
@@ -42,6 +51,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
     requests: Amounts
     priority: int
     policy: str
+    within: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
     def of(cls, place_key: PlaceKey) -> Size | None:
@@ -49,7 +59,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
         pod_class = place_key.pod_class
         if place_key.signature.constraints or pod_class.volumes or not pod_class.fits_by_amounts:
             return None
-        return cls(pod_class.requests, pod_class.priority, place_key.policy)
+        return cls(pod_class.requests, pod_class.priority, place_key.policy, place_key.within)
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,361 @@
+"""Gangs that kube-scheduler binds: reserved as a whole, and let go in whatever order it asks, with few writes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+import pytest
+from support.fake_cluster.steered import SteeredCluster
+from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering import nominations
+from thalweg_operator.reservations.steering.advise import awaits_plan
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement
+from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
+
+from flowcore.model.advice import HELD_MESSAGE
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod
+
+HELD = f"0/4 nodes are available: {HELD_MESSAGE}"
+
+
+def gang(size: int, name: str = "ml", **spec: Any) -> GangRef:
+    """A gang that needs so many pods."""
+    return GangRef(GangKey(GangSource.THALWEG, "ns", name), GangSpec(min_member=size, **spec))
+
+
+def create(world: SteeredCluster, count: int, name: str = "p", **fields: Any) -> list[Pod]:
+    """So many pods, which the watch shows."""
+    pods = [world.pod(f"{name}{number}", f"u-{name}{number}", **fields) for number in range(count)]
+    world.show()
+    return [world.state.waiting[pod.key] for pod in pods]
+
+
+def plan(world: SteeredCluster, pods: Sequence[Pod], nodes: str | Sequence[str], *waves: WavePosition) -> None:
+    """A plan has these nodes for the pods of a gang, in these waves."""
+    for pod, node in zip(pods, nodes, strict=True):
+        assert world.state.reserve(pod, node, Owner.STEERING)
+    turns = waves or (UNORDERED,) * len(pods)
+    world.add_plan(
+        [ReservedPlacement(pod, node, wave, "gang") for pod, node, wave in zip(pods, nodes, turns, strict=True)]
+    )
+
+
+def node_of(world: SteeredCluster, pod: Pod) -> str:
+    """The node of a pod's reservation."""
+    return world.state.reservations[pod.key].node
+
+
+# --- writes ---
+
+
+def test_a_gang_behind_gates_costs_one_write_a_pod() -> None:
+    """All gates open at once, kube-scheduler comes upon the nodes by itself, and nothing else is written."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3), gated=True)
+    plan(world, pods, "abc")
+    assert world.in_line == [("open", pod.name) for pod in pods]
+    world.settle()
+    for pod in pods:
+        outcome, passed = world.schedule(pod.key)
+        assert outcome is FilterOutcome.STEERED
+        world.change_pod(pod.key, node_name=passed[0])
+    world.show()
+    world.wait(5)
+    assert not world.state.reservations
+    assert not any(pod.nominated_node or pod.planned_node for pod in world.api.values())
+
+
+def test_a_gang_without_gates_costs_no_write() -> None:
+    """Whichever of its nodes are in the sample."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    plan(world, pods, "abc")
+    assert world.schedule(pods[0].key, [*"bc"]) == (FilterOutcome.STEERED, ["b"])
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.STEERED, ["a"])
+    assert world.schedule(pods[2].key, [*"abc"]) == (FilterOutcome.STEERED, ["c"])
+    assert not world.writes
+
+
+def test_one_that_was_tried_in_vain_is_nominated() -> None:
+    """One write for it, and none for the others of its gang."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    world.change_pod(pods[0].key, unschedulable_message=HELD)
+    world.show()
+    plan(world, [world.state.waiting[pod.key] for pod in pods], "abc")
+    assert world.wanted == [("nominate", "p0")]
+
+
+def test_a_sample_without_any_of_its_nodes() -> None:
+    """The pod is held, and nominated then."""
+    world = SteeredCluster()
+    pods = create(world, 2, gang=gang(2))
+    plan(world, pods, "aa")
+    assert world.schedule(pods[0].key, [*"bc"]) == (FilterOutcome.HELD, [])
+    assert world.wanted == [("nominate", "p0")]
+    assert world.schedule(pods[1].key) == (FilterOutcome.STEERED, ["a"])
+
+
+def test_gates_wait_for_the_nominations_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large cluster a gang with a topology is nominated first, all of it."""
+    monkeypatch.setattr(nominations, "MANY_NODES", 1)
+    world = SteeredCluster()
+    pods = create(world, 2, gang=gang(2, topology_key="rack"), gated=True)
+    plan(world, pods, "ab")
+    assert world.in_line == [("nominate", "p0"), ("nominate", "p1")]
+    world.send(0)
+    assert world.in_line == [("nominate", "p1")]
+    world.send(0)
+    assert sorted(world.in_line) == [("open", "p0"), ("open", "p1")]
+
+
+def test_one_is_gone_before_its_group_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that needs no nomination waits behind its gate for one that does, and is planned anew with it."""
+    monkeypatch.setattr(nominations, "MANY_NODES", 1)
+    world = SteeredCluster()
+    both = [GangKey(GangSource.THALWEG, "ns", name) for name in ("near", "far")]
+    near, far = (
+        create(world, 1, name, gated=True, gang=GangRef(key, GangSpec(1, topology, group=tuple(both))))[0]
+        for name, topology, key in (("near", "rack", both[0]), ("far", "", both[1]))
+    )
+    plan(world, [far, near], "ab")
+    assert world.in_line == [("nominate", "near0")]
+    assert world.state.reservations[far.key].phase is Phase.RESERVED
+    world.remove_pod(near.key)
+    world.show()
+    assert far.key not in world.state.reservations
+    world.settle()
+    assert world.api[far.key].gated
+
+
+# --- places ---
+
+
+def with_racks() -> SteeredCluster:
+    """Two nodes of one rack, and one of another."""
+    world = SteeredCluster()
+    for name, rack in (("a", "r1"), ("b", "r1"), ("c", "r2")):
+        world.put_node(Node(name, labels=(("rack", rack),), allocatable=(("cpu", 300), ("pods", 10))))
+    return world
+
+
+def test_places_in_the_same_domains() -> None:
+    """Gangs that must be in one rack exchange nodes there, and a pod that may be anywhere takes none of them."""
+    world = with_racks()
+    first = create(world, 2, "first", gang=gang(2, "first", topology_key="rack"))
+    second = create(world, 1, "second", gang=gang(1, "second", topology_key="rack"))
+    (free,) = create(world, 1, "free")
+    plan(world, first, "aa")
+    plan(world, second, "b")
+    plan(world, [free], "c")
+    assert world.schedule(free.key, [*"ab"]) == (FilterOutcome.HELD, [])
+    assert world.schedule(first[0].key, [*"c"]) == (FilterOutcome.HELD, [])
+    assert world.schedule(first[1].key, [*"bc"]) == (FilterOutcome.STEERED, ["b"])
+    assert node_of(world, second[0]) == "a"
+
+
+def test_gangs_without_a_topology_exchange_nodes() -> None:
+    """Also with pods by themselves."""
+    world = SteeredCluster()
+    (of_gang,), (free,) = create(world, 1, "g", gang=gang(1)), create(world, 1, "free")
+    plan(world, [of_gang], "a")
+    plan(world, [free], "b")
+    assert world.schedule(of_gang.key, [*"b"]) == (FilterOutcome.STEERED, ["b"])
+    assert world.schedule(free.key, [*"a"]) == (FilterOutcome.STEERED, ["a"])
+
+
+# --- the order of the questions ---
+
+
+class Zones:
+    """kube-scheduler's own filters for pods of a gang that are spread over zones, one more in one than in another.
+
+    As it does, a node is looked at with the pods that are nominated for it, and must pass without them too.
+
+    Attributes:
+        assumed: node of each pod that was let through.
+    """
+
+    def __init__(self, rooms: dict[str, int], *waves: tuple[str, int]) -> None:
+        """``rooms``: pods that each node takes; its zone is its first letter. ``waves``: node and wave of each pod."""
+        self.world, self.rooms = SteeredCluster(), rooms
+        for name, room in rooms.items():
+            allocatable = (("cpu", 100 * room), ("pods", 10))
+            self.world.put_node(Node(name, labels=(("zone", name[0]),), allocatable=allocatable))
+        self.pods = create(self.world, len(waves), gang=gang(len(waves)))
+        self.waves, self.assumed = waves, dict[str, str]()
+
+    def begin(self, *, tried: bool) -> list[tuple[str, str]]:
+        """The plan is made; the writes that follow.
+
+        Args:
+            tried: all pods were tried in vain before.
+        """
+        for pod in self.pods if tried else ():
+            self.world.ask(pod.key, list(self.rooms))
+            self.world.change_pod(pod.key, unschedulable_message=HELD)
+        self.world.show()
+        self.world.now += 6.0  # kube-scheduler knows the nodes
+        pods = [self.world.state.waiting[pod.key] for pod in self.pods]
+        plan(self.world, pods, [node for node, _ in self.waves], *((1, wave) for _, wave in self.waves))
+        wanted = self.world.wanted
+        self.world.settle()
+        return wanted
+
+    def _passes(self, node: str, nominated: int) -> bool:
+        zones = Counter(dict.fromkeys({name[0] for name in self.rooms}, 0))
+        zones.update(name[0] for name in self.assumed.values())
+        zones[node[0]] += nominated
+        there = Counter(self.assumed.values())[node] + nominated
+        return there < self.rooms[node] and zones[node[0]] + 1 - min(zones.values()) <= 1
+
+    def fits(self, key: str) -> list[str]:
+        """Nodes that pass for a pod."""
+        waiting = (pod for pod in self.world.api.values() if pod.key != key and pod.key not in self.assumed)
+        nominated = Counter(pod.nominated_node for pod in waiting)
+        return [name for name in self.rooms if self._passes(name, nominated[name]) and self._passes(name, 0)]
+
+    def ask(self, pod: Pod) -> bool:
+        """kube-scheduler asks about a pod; whether it was let through."""
+        self.world.now += 0.001
+        outcome, passed = self.world.schedule(pod.key, self.fits(pod.key))
+        if outcome is FilterOutcome.STEERED:
+            self.assumed[pod.key] = passed[0]
+        return outcome is FilterOutcome.STEERED
+
+    def forget(self, *, erase: bool) -> None:
+        """An attempt at the whole gang came to nothing; ``erase``: and it erases nominations."""
+        for key in self.assumed if erase else ():
+            self.world.change_pod(key, nominated_node="", unschedulable_message="pod group is unschedulable")
+        self.assumed.clear()
+        self.world.show()
+        self.world.now += 1.0
+
+
+TWO_EACH = {"x0": 1, "x1": 1, "y0": 1, "y1": 1}, ("x0", 1), ("y0", 1), ("x1", 2), ("y1", 2)
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_every_order_of_the_questions(tried: bool) -> None:  # noqa: FBT001
+    """Each pod gets a legal node at once, whether kube-scheduler tried them in vain before or not."""
+    for order in permutations(range(4)):
+        zones = Zones(*TWO_EACH)
+        zones.begin(tried=tried)
+        assert [zones.ask(zones.pods[at]) for at in order] == [True] * 4, order
+        assert sorted(zones.assumed.values()) == sorted(TWO_EACH[0])
+
+
+def test_pods_that_were_tried_in_vain_are_woken() -> None:
+    """Not nominated: that would keep the others off; and only those of the first wave, until it has passed."""
+    assert Zones(*TWO_EACH).begin(tried=True) == [("wake", "p0"), ("wake", "p1")]
+
+
+def test_an_attempt_at_a_whole_gang_that_came_to_nothing() -> None:
+    """Asked about again in another order, and with one more of them, all pods find their nodes."""
+    drawn = random.Random(5)
+    for _ in range(30):
+        zones = Zones({"x0": 1, "x1": 1, "x2": 2, "y0": 1, "y1": 1},
+                      ("x0", 1), ("y0", 1), ("x1", 2), ("y1", 2), ("x2", 3))  # fmt: skip
+        zones.begin(tried=True)
+        first, second = drawn.sample(zones.pods, 4), drawn.sample(zones.pods, 5)
+        assert all(zones.ask(pod) for pod in first)
+        zones.forget(erase=False)
+        assert all(zones.ask(pod) for pod in second), [pod.name for pod in (*first, *second)]
+        assert sorted(zones.assumed.values()) == sorted(zones.rooms)
+
+
+def test_a_nomination_that_such_an_attempt_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written again: nobody refused the node."""
+    monkeypatch.setattr(nominations, "_ALL_NODES", 0)
+    zones = Zones(*TWO_EACH)
+    zones.begin(tried=True)
+    assert zones.world.api["ns/p0"].nominated_node == "x0"
+    assert zones.ask(zones.pods[0])
+    zones.forget(erase=True)
+    zones.world.wait(3)
+    assert zones.world.api["ns/p0"].nominated_node == "x0"
+    assert not zones.world.rejected
+
+
+def test_asked_about_before_the_nominated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod of a later wave takes the node of one that is nominated for the first; this one gets its node and wave."""
+    monkeypatch.setattr(nominations, "_ALL_NODES", 0)
+    world = SteeredCluster()
+    pods = create(world, 2, gang=gang(2), unschedulable_message=HELD)
+    plan(world, pods, "ab", (1, 1), (1, 2))
+    world.settle()
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.STEERED, ["a"])
+    assert node_of(world, pods[0]) == "b"
+    assert world.schedule(pods[0].key, [*"bc"]) == (FilterOutcome.STEERED, ["b"])
+
+
+# --- a question before the plan ---
+
+
+def test_a_question_waits_for_a_gang_that_is_there() -> None:
+    """Not for one that lacks pods: no round has a node for any of it."""
+    world = SteeredCluster()
+    (first,) = create(world, 1, gang=gang(2))
+    assert not awaits_plan(world.cluster, world.ledger, world.extender_pod(first.key))
+    world.pod("p1", "u-p1", gang=gang(2))
+    world.show()
+    assert awaits_plan(world.cluster, world.ledger, world.extender_pod(first.key))
+
+
+# --- a new leader ---
+
+
+def test_a_new_leader_finds_a_gang_that_is_bound_in_part() -> None:
+    """The rest of it is in the next round, and answers wait for that; after the round nobody waits."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    create(world, 1, "other")
+    plan(world, pods, "abc")
+    assert world.schedule(pods[0].key) == (FilterOutcome.STEERED, ["a"])
+    world.change_pod(pods[0].key, node_name="a")
+    world.start()
+    records = world.shell.state.nominations
+    assert records.begun == {"u-p1", "u-p2"}
+    assert records.begun_until > world.now
+    world.make_plan()
+    world.settle()
+    assert not records.begun
+    assert records.begun_until < world.now
+    assert {pod.key for pod in pods[1:]} <= world.state.reservations.keys()
+
+
+@pytest.mark.parametrize("bound", [0, 3])
+def test_a_new_leader_finds_no_such_gang(bound: int) -> None:
+    """Nobody waits for a gang that has not begun, or is whole."""
+    world = SteeredCluster()
+    for pod in create(world, 4, gang=gang(3))[:bound]:
+        world.change_pod(pod.key, node_name="a")
+    world.start()
+    assert not world.shell.state.nominations.begun
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_new_leader_finds_a_part_of_a_gang_nominated(bound: bool) -> None:  # noqa: FBT001
+    """If none is bound, the nomination is cleared and the pod is held: the gang is planned anew, as a whole."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    world.change_pod(pods[0].key, unschedulable_message=HELD)
+    world.show()
+    plan(world, [world.state.waiting[pod.key] for pod in pods], "abc")
+    world.settle()
+    assert world.api[pods[0].key].nominated_node == "a"
+    if bound:
+        world.change_pod(pods[1].key, node_name="b")
+    world.start()
+    expected = (FilterOutcome.STEERED, ["a"]) if bound else (FilterOutcome.HELD, [])
+    assert world.schedule(pods[0].key) == expected
+    world.settle()
+    assert bool(world.api[pods[0].key].nominated_node) == bound
