@@ -254,6 +254,18 @@ async def test_a_gang_that_room_may_be_kept_for_does_not_rest() -> None:
     assert await scene.round() == {"first", "second", "single"}
 
 
+async def test_a_gang_with_a_topology_does_not_rest() -> None:
+    """The tries of a round may have been used by others."""
+    scene = Counting()
+    scene.node("a")
+    racked = GangSpec(2, "rack")
+    for name in ("first", "second"):
+        scene.pod(name, 900, gang=GangRef(in_gang("g").key, racked))
+    assert await scene.round() == {"first", "second"}
+    scene.pod("single", 10)
+    assert await scene.round() == {"first", "second", "single"}
+
+
 async def test_what_was_found_about_pods_that_rest_stays_in_the_metrics() -> None:
     scene = await waiting_scene()
     scene.pod("small", 100)

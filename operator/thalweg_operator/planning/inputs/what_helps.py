@@ -33,7 +33,8 @@ class WhatHelps:
         """Whether a pod that a round left with this code gets no node by placements of others.
 
         They may satisfy affinity and spread constraints, and the constraints of a policy. In which order a queue lets
-        pods in depends on all that wait. A pod that takes the place of another follows that one.
+        pods in depends on all that wait. A pod that takes the place of another follows that one. Gangs with a topology
+        share the tries of a round, and each has its turn in another one.
         """
         cluster, rules = self._cluster, pod.constraints
         return (
@@ -42,6 +43,7 @@ class WhatHelps:
             and (rules is None or not (rules.affinity or rules.spread))
             and not cluster.queues.of(pod, cluster.namespaces)
             and not victim_key(pod)
+            and (pod.gang is None or not cluster.gangs.state(pod.gang.key).spec.topologies(pod.gang.key))
         )
 
     def by(self, freed: Collection[str], now: float) -> Callable[[Pod, Policy, float], bool]:
