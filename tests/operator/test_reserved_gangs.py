@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
@@ -134,6 +135,17 @@ def test_one_is_gone_before_its_group_is_open(monkeypatch: pytest.MonkeyPatch) -
     assert far.key not in world.state.reservations
     world.settle()
     assert world.api[far.key].gated
+
+
+def test_a_gate_that_does_not_open() -> None:
+    """The place behind it is given up after a minute, as a nomination that nobody follows."""
+    world = SteeredCluster()
+    (pod,) = create(world, 1, gang=gang(1), gated=True)
+    plan(world, [pod], "a")
+    world.pass_time(59)
+    assert pod.key in world.state.reservations
+    world.pass_time(6)
+    assert pod.key not in world.state.reservations
 
 
 # --- places ---
@@ -295,6 +307,73 @@ def test_asked_about_before_the_nominated_ones(monkeypatch: pytest.MonkeyPatch) 
     assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.STEERED, ["a"])
     assert node_of(world, pods[0]) == "b"
     assert world.schedule(pods[0].key, [*"bc"]) == (FilterOutcome.STEERED, ["b"])
+
+
+def let_through_one(world: SteeredCluster, nodes: str = "ab") -> list[Pod]:
+    """Two pods of a gang in waves; the first was let through long enough ago to be bound, or tried again."""
+    pods = create(world, 2, gang=gang(2))
+    plan(world, pods, nodes, (1, 1), (1, 2))
+    assert world.schedule(pods[0].key, [nodes[0]]) == (FilterOutcome.STEERED, [nodes[0]])
+    world.now += 2.0
+    assert world.schedule(pods[1].key, [*"c"]) == (FilterOutcome.HELD, [])
+    return pods
+
+
+def test_the_place_of_one_that_may_be_on_its_way() -> None:
+    """It is not taken where another pod would lose the room that is reserved for it, and kube-scheduler cannot know."""
+    world = SteeredCluster()
+    world.put_node(Node("a", allocatable=(("cpu", 200), ("pods", 10))))
+    (other,) = create(world, 1, "other", gang=gang(1, "other"), labels=(("app", "other"),))
+    plan(world, [other], "a")
+    pods = let_through_one(world)
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.HELD, [])
+    world.change_pod(pods[0].key, node_name="a", usage=pods[0].pod_class.requests)
+    world.show()
+    assert world.schedule(other.key) == (FilterOutcome.STEERED, ["a"])
+
+
+def test_the_place_of_one_whose_node_is_gone() -> None:
+    """kube-scheduler may not know that yet."""
+    world = SteeredCluster()
+    pods = let_through_one(world)
+    world.remove_node("a")
+    world.show()
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.HELD, [])
+
+
+def test_let_through_again_and_again() -> None:
+    """If it is not bound within a minute, its place is given up."""
+    world = SteeredCluster()
+    pods = create(world, 2, gang=gang(2))
+    plan(world, pods, "ab", (1, 1), (1, 2))
+    for _ in range(16):
+        world.schedule(pods[0].key)
+        world.wait(5, 5)
+    assert pods[0].key not in world.state.reservations
+
+
+def test_a_nominated_node_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other pod takes that place: the one that was refused would keep the refusal for its new node."""
+    monkeypatch.setattr(nominations, "_ALL_NODES", 0)
+    world = SteeredCluster()
+    pods = create(world, 2, gang=gang(2), unschedulable_message=HELD)
+    plan(world, pods, "ab", (1, 1), (1, 2))
+    world.settle()
+    world.now += 6.0
+    assert world.schedule(pods[0].key, [*"c"]) == (FilterOutcome.HELD, [])
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.HELD, [])
+    world.wait(1)
+    assert world.rejected == [(pods[0].key, "a")]
+
+
+def test_one_wake_for_each_pod() -> None:
+    """Also for one that gives its place up before kube-scheduler asks about it."""
+    for order in permutations(range(4)):
+        zones = Zones(*TWO_EACH)
+        zones.begin(tried=True)
+        assert all(zones.ask(zones.pods[at]) for at in order)
+        wakes = Counter(each.pod.name for each in zones.world.effects if isinstance(each, WakePod))
+        assert max(wakes.values()) == 1, (order, wakes)
 
 
 # --- a question before the plan ---

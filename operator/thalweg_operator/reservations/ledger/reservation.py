@@ -50,6 +50,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         waits_since: since when it waits for its victims, or for what it needs before its binding.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
+        passed_at: when filter last let the pod through; NEVER: it did not.
         wave: chain and wave of a nomination.
         retries: how often an erased nomination was written again, or the place was kept after a refused binding.
         maybe_bound: its binding may have been carried out; the watch does not show it yet.
@@ -82,6 +83,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
     waits_since: float = NEVER
     since: float = NEVER
+    passed_at: float = NEVER
     group: PermitKey | None = None
     wave: tuple[int, int] = (0, 0)
     retries: int = 0

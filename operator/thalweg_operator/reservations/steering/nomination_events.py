@@ -40,7 +40,6 @@ from thalweg_operator.reservations.steering.nominations import (
     was_tried,
     withdraw,
 )
-from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.steering.shifts import Place, saving_on
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -171,6 +170,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):
         reservation = ledger.change(key, crowded=not reservation.crowded)
     if reservation is not None and reservation.phase is Phase.QUEUED and not steered:
+        records.woken.discard(key)  # it sleeps again
         reservation = None
     if reservation is not None or event.outcome == "held":
         records.last_question = now
@@ -192,6 +192,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
         elif not too_early and not is_taken_back(state, pod, reservation):
             # It knew of the nomination and asks about other nodes: its own filters reject this one.
             ledger.change(key, rejected=True)
+            records.forget_place(key)  # the refusal is about this node: nobody exchanges it now
             check_later(state, key, GRACE)
     if event.outcome == "held":
         _held(state, pod, reservation, asked.nominated)
@@ -203,9 +204,9 @@ def _passed(state: SteeringState, reservation: Reservation, place: Place) -> Non
     if place.node != reservation.node and place.holder in ledger.reservations:
         _take(state, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
-        ledger.change(key, phase=Phase.PASSED, since=state.now)
-    elif reservation.wave != UNORDERED:
-        ledger.change(key, since=state.now)
+        ledger.change(key, phase=Phase.PASSED, since=state.now, passed_at=state.now)
+    else:
+        ledger.change(key, passed_at=state.now)
     pass_wave(state, key)
 
 
@@ -263,7 +264,10 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     if phase is Phase.RESERVED and must_nominate(state, pod, ledger.reservations[holder], place_key):
         nominate(state, pod)
         return
+    is_woken = holder in records.woken
     records.forget_place(holder)
+    if is_woken:
+        records.woken.add(holder)  # kube-scheduler comes to it anyway
     expect_question(state, holder, place_key)
 
 

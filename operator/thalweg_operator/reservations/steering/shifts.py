@@ -81,7 +81,7 @@ def find_place(
             # Who was let through the longest ago was not asked about in this attempt yet, if any was not.
             until = records.last_question - (0.0 if passed else _BOUND_SECONDS)
             let_through = _let_through(state, pod, place_key, nodes, until)
-            holder = min(let_through, key=lambda key: ledger.reservations[key].since, default="")
+            holder = min(let_through, key=lambda key: ledger.reservations[key].passed_at, default="")
         if holder:
             node = ledger.reservations[holder].node
             return planned if node == nomination.node else Place(node, holder)
@@ -105,15 +105,29 @@ def _let_through(
     among = frozenset(nodes)
     for key in () if pod.gang is None else state.cluster.gangs.members(pod.gang.key)[0]:
         held = state.ledger.reservations.get(key)
+        node = None if held is None else state.cluster.nodes.get(held.node)
         if (
             held is not None
+            and node is not None
             and (held.is_nomination, held.phase) == (True, Phase.PASSED)
-            and held.since <= until
-            and held.node in among
+            and held.passed_at <= until
+            and node.name in among
             and place_key.fits(held.pod)
-            and place_key.admits(state.cluster.nodes[held.node])
+            and place_key.admits(node)
+            and _displaces_nobody(state, pod, node.name)
         ):
             yield key
+
+
+def _displaces_nobody(state: SteeringState, pod: Pod, node: str) -> bool:
+    """Whether no reservation loses its room if a pod goes to a node while another one may be on its way there.
+
+    There is room for both. Or kube-scheduler has let all pods through that are reserved there: so it knows of them, and
+    shows the node because one of them did not go there.
+    """
+    ledger = state.ledger
+    reserved = (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
+    return fits_now(state.cluster, pod, node) or all(held.phase is Phase.PASSED for held in reserved)
 
 
 def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:

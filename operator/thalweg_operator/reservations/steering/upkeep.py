@@ -81,7 +81,9 @@ def _sweep_nomination(state: SteeringState, reservation: Reservation) -> None:
     if pod is None:
         return
     if reservation.phase is Phase.RESERVED:
-        if not holds(state.cluster, state.ledger, key):
+        # A gate that does not open, its own or another one of its group, must not keep the room for ever.
+        is_shut_in = pod.gated and state.now - reservation.since > _FOLLOW_SECONDS
+        if is_shut_in or not holds(state.cluster, state.ledger, key):
             if pod.nominated_node:
                 withdraw(state, pod)  # an equal pod took the place that it was nominated for
             else:

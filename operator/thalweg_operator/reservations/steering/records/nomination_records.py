@@ -26,7 +26,7 @@ class NominationRecords:
         places: pods in phases QUEUED and RESERVED whose places equal pods may take.
         announced: nominated pods of a wave, whose places equal pods of waves may take.
         reserved: keys of the pods in phase RESERVED, the oldest first.
-        woken: keys of those of ``reserved`` that were tried in vain, and are woken for another question.
+        woken: keys of pods that were tried in vain, and are woken for another question.
         checks: when to look at a nomination that may be lost, by the key of the pod.
         node_changes: when a node came, or changed for the scheduler, by name; those that kube-scheduler may not have
             seen yet.
