@@ -60,7 +60,7 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
             expect_question(state, pod.key, place_key)
     for pod in unordered:
         begin(state, pod)
-    records.waves.add(queued)
+    records.waves.add(queued, state.cluster.namespaces)
     begin_waves(state)
     nominate_reserved(state)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from flowcore.model.inter_pod_constraints import InterPodConstraints
-from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
+from flowcore.model.pod_index import PodMatch, PodSignature
 from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.selectors import Labels
 from flowcore.rules.topology.domain_limits import limit_match
+from thalweg_operator.reservations.steering.records.linked_chains import ordering_matches
 
 
 class CountedPods:
@@ -31,7 +31,7 @@ class CountedPods:
         """Takes the signatures of all reserved pods with rules."""
         self.known = True
         for signature in dict.fromkeys(signatures):
-            for match in _matches(signature.namespace, signature.constraints or InterPodConstraints()):
+            for match in _matches(signature):
                 self._index.add(match)
                 self._counting.setdefault(match, set()).add(signature)
 
@@ -44,8 +44,7 @@ class CountedPods:
         )
 
 
-def _matches(namespace: str, constraints: InterPodConstraints) -> Iterator[PodMatch]:
-    if constraints.affinity:
-        yield AffinityMatch(constraints.affinity)
-    yield from (SpreadMatch(namespace, spread.selector) for spread in constraints.spread)
-    yield from (limit_match(limit) for limit in constraints.limits)
+def _matches(signature: PodSignature) -> Iterator[PodMatch]:
+    yield from ordering_matches(signature)
+    if signature.constraints is not None:
+        yield from (limit_match(limit) for limit in signature.constraints.limits)

@@ -1,18 +1,21 @@
 """In which order pods are nominated that a plan puts in waves.
 
 The next wave of a chain begins once each pod of the wave before has passed, is gone or was given up, or the wave is
-overdue. Chains do not wait for each other. The chains of a later plan wait for all chains of the earlier plans: what
-the later plan counts on may still be on its way.
+overdue. Chains of one plan do not wait for each other. A chain of a later plan waits for those chains of earlier plans
+that a rule links with it (``linked_chains.py``): what it counts on may still be on its way.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
+from flowcore.model.selectors import Labels
+from thalweg_operator.reservations.steering.records.linked_chains import earlier_chains
 
 #: Chain and wave (flowcore/rules/topology/round_constraints/waves.py); 0 and 0: at any time.
 WavePosition: TypeAlias = tuple[int, int]
@@ -24,9 +27,18 @@ _LONGEST_WAVE = 20.0
 
 @dataclass(slots=True, eq=False)
 class _Chain:
-    """Waves to come, and keys of pods that have not passed: of the wave under way, and of overdue ones."""
+    """Waves to come, and keys of pods that have not passed: of the wave under way, and of overdue ones.
 
-    waves: deque[dict[str, Pod]] = field(default_factory=deque)
+    Attributes:
+        signatures: of all its pods.
+        waits_for: chains that come before it.
+        followers: chains that it comes before.
+    """
+
+    waves: deque[dict[str, Pod]]
+    signatures: frozenset[PodSignature]
+    waits_for: set[_Chain] = field(default_factory=set)
+    followers: list[_Chain] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)
     overdue: set[str] = field(default_factory=set)
     begun: float = 0.0
@@ -37,29 +49,48 @@ _Seat: TypeAlias = dict[str, Pod] | tuple[_Chain, bool] | None
 
 
 class WaveQueue:
-    """The waves of all chains, in the order of their plans."""
+    """The waves of all chains."""
 
     def __init__(self) -> None:
-        self._plans: deque[dict[_Chain, None]] = deque()
+        #: Chains that others may wait for, in the order of their plans.
+        self._unfinished: dict[_Chain, None] = {}
         #: The wave of each pod whose wave is to come.
         self._waves: dict[str, dict[str, Pod]] = {}
         #: The chain of each pod whose wave has begun, until the pod passes.
         self._chains: dict[str, _Chain] = {}
-        #: Chains of the first plan whose next wave may begin.
+        #: Chains whose next wave may begin.
         self._due: deque[_Chain] = deque()
 
-    def add(self, planned: Iterable[tuple[Pod, WavePosition]]) -> None:
-        """Takes the pods of one plan."""
+    def add(self, planned: Iterable[tuple[Pod, WavePosition]], namespaces: Mapping[str, Labels]) -> None:
+        """Takes the pods of one plan.
+
+        Args:
+            planned: pods with their waves.
+            namespaces: labels of the namespaces.
+        """
         waves_by_chain: dict[int, dict[int, dict[str, Pod]]] = {}
         for pod, (chain, wave) in planned:
             members = waves_by_chain.setdefault(chain, {}).setdefault(wave, {})
             members[pod.key] = pod
             self._waves[pod.key] = members
-        if waves_by_chain:
-            chains = [_Chain(deque(waves[wave] for wave in sorted(waves))) for waves in waves_by_chain.values()]
-            self._plans.append(dict.fromkeys(chains))
-            if len(self._plans) == 1:
-                self._due += chains
+        chains = [
+            _Chain(
+                deque(waves[wave] for wave in sorted(waves)),
+                frozenset(pod.signature for members in waves.values() for pod in members.values()),
+            )
+            for waves in waves_by_chain.values()
+        ]
+        earlier = list(self._unfinished)
+        numbers = earlier_chains(
+            [chain.signatures for chain in chains], [chain.signatures for chain in earlier], namespaces
+        )
+        for chain, before in zip(chains, numbers, strict=True):
+            chain.waits_for = {earlier[number] for number in before}
+            for first in chain.waits_for:
+                first.followers.append(chain)
+            if not chain.waits_for:
+                self._due.append(chain)
+        self._unfinished.update(dict.fromkeys(chains))
 
     def passed(self, key: str) -> None:
         """The next wave does not wait for this pod any more."""
@@ -138,9 +169,10 @@ class WaveQueue:
                 chain.under_way, chain.begun = {pod.key for pod in pods}, now
                 self._chains.update(dict.fromkeys(chain.under_way, chain))
                 begun += pods
-            if not chain.under_way:
-                self._plans[0].pop(chain, None)
-                if not self._plans[0]:
-                    self._plans.popleft()
-                    self._due += self._plans[0] if self._plans else ()
+            if not chain.under_way and chain in self._unfinished:
+                del self._unfinished[chain]
+                for later in chain.followers:
+                    later.waits_for.remove(chain)
+                    if not later.waits_for:
+                        self._due.append(later)
         return begun
