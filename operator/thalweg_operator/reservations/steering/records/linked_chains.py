@@ -45,7 +45,7 @@ def earlier_chains(
     together = [*earlier, *chains]
     sets = [_set_of(signatures, namespaces) for signatures in together]
     index = PodIndex.of(
-        ((signature, str(number)) for number, signatures in enumerate(together) for signature in signatures), namespaces
+        ((str(number), signature) for number, signatures in enumerate(together) for signature in signatures), namespaces
     )
     readers: dict[PodMatch, set[int]] = {}
     for number, signatures in enumerate(together):
