@@ -11,9 +11,10 @@ before the next. Arrivals: `burst` creates all pods as fast as the API server ta
 `backlog` creates them first and then starts the scheduler, kube-scheduler as soon as its extender answers; `beforehand`
 lets Thalweg nominate the whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default
 scheduler is measured while so many others wait: held though they fit, as the members of a gang are (an extender that
-holds them for good), steered and fitting nowhere, or behind our gate and fitting nowhere; and beside kube-scheduler
-without us, with none, with the same pods that fit nowhere, and with these behind the gate. The last two are what the
-rows with us are compared with. When pods are created and bound is seen by a watch in a process of its own.
+holds them for good), steered and fitting nowhere, behind our gate and fitting nowhere, or steered by a second
+kube-scheduler and fitting nowhere; and beside kube-scheduler without us, with none, with the same pods that fit
+nowhere, and with these behind the gate. The last two are what the rows with us are compared with. When pods are created
+and bound is seen by a watch in a process of its own.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from harness.extended import (
 from harness.pod_watch import PodWatch
 from harness.samples import labelled, own_p99
 from harness.schedulers import RAW, THALWEG, KubeScheduler, RawClient, Scheduler, Thalweg, log_kept
+from harness.second_scheduler import SECOND, Second
 from harness.tables import console, print_conditions
 from harness.usage import server_processes, used, workers
 from harness.watching import WATCHED_JSON, WATCHED_PROTOBUF, Watching
@@ -66,7 +68,7 @@ KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH, FLOOR, BESI
 _WITHOUT_US = (KUBE_SCHEDULER, PASS_THROUGH, FLOOR, *_WATCHED)
 #: Measured where nothing else is said: what users have with default settings.
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
-WAITING_KINDS = (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values(), HELD, STEERED, GATED)
+WAITING_KINDS = (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values(), HELD, STEERED, GATED, SECOND)
 
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
@@ -87,6 +89,7 @@ _EXPLAINED = {
     "beside, watched": "kube-scheduler as it is alone, beside Thalweg with nothing to do, beside a client that watches"
     " what Thalweg watches and reads nothing of it",
     "alone, alone gated": "kube-scheduler without an extender, while the same pods wait in its queue or behind a gate",
+    "second": "kube-scheduler as it is alone, beside Thalweg with a kube-scheduler of its own; both count in CPU s",
     "rounds": "rounds of Thalweg in that time, with and without pods",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
@@ -168,6 +171,8 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
         return Accompanied(control_plane, BESIDE, Thalweg(control_plane, profile))
     if case.scheduler == HELD:
         return Holding(control_plane)
+    if case.scheduler == SECOND:
+        return Second(control_plane)
     if case.scheduler in (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values()):
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
@@ -304,7 +309,7 @@ async def _load(
 
 def _kube_scheduler(scheduler: Scheduler) -> list[int]:
     """kube-scheduler's process; none where another scheduler is measured."""
-    return KubeScheduler.pids(scheduler) if isinstance(scheduler, KubeScheduler) else []
+    return scheduler.kube_scheduler() if isinstance(scheduler, KubeScheduler) else []
 
 
 def _alone(scheduler: Scheduler) -> list[int]:

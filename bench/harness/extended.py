@@ -39,8 +39,12 @@ BESIDE = "beside"
 _START_SECONDS = 60.0
 
 
-def _configuration(address: str, profile: str, sample: int) -> str:
-    """What `thalweg scheduler-config` prints, for an extender at this address."""
+def configuration(address: str, profile: str, sample: int, *, second: bool = False) -> str:
+    """What `thalweg scheduler-config` prints, for an extender at this address.
+
+    Args:
+        second: for a second kube-scheduler, which has that profile alone.
+    """
     return str(
         SchedulerConfig(
             url=f"http://{address}/extender",
@@ -49,6 +53,7 @@ def _configuration(address: str, profile: str, sample: int) -> str:
             node_sample=sample,
             qps=10000,
             leader_elect=False,
+            second_scheduler=second,
         )
     )
 
@@ -86,7 +91,7 @@ class PassThrough(KubeScheduler):
     async def start(self) -> None:
         self._child.start()
         await until_ready(self._child, lambda: listens(self._address), _START_SECONDS)
-        self._plane.configure_scheduler(_configuration(self._address, self.pods_name, self._sample))
+        self._plane.configure_scheduler(configuration(self._address, self.pods_name, self._sample))
         await super().start()
 
     def pids(self) -> list[int]:
@@ -160,7 +165,7 @@ class Steered(KubeScheduler):
         self.thalweg = Thalweg(plane, profile)
 
     async def start(self) -> None:
-        self._plane.configure_scheduler(_configuration(self.thalweg.extender, self.pods_name, 1))
+        self._plane.configure_scheduler(configuration(self.thalweg.extender, self.pods_name, 1))
         # First, or kube-scheduler would send the backlog into its error back-off, deaf to nominations.
         await self.thalweg.start()
         deadline = time.monotonic() + 120.0
@@ -219,6 +224,7 @@ __all__ = [
     "Holding",
     "PassThrough",
     "Steered",
+    "configuration",
     "forget_policy",
     "steered_policy",
 ]

@@ -15,6 +15,7 @@ from harness import plane
 from harness.extended import GATED, HELD, KUBE_SCHEDULER, STEERED
 from harness.pod_watch import PodWatch, Sighting
 from harness.schedulers import Scheduler
+from harness.second_scheduler import SECOND
 
 _POLL_SECONDS = 0.02
 #: Seconds until pods that wait are taken for settled whatever the metrics say, and between two looks.
@@ -29,8 +30,11 @@ BESIDE_ALONE = {STEERED: "alone", GATED: "alone gated"}
 def compared_with(scheduler: str, *, waiting: bool) -> str:
     """The row that a row is compared with: kube-scheduler alone, where pods wait with the same pods waiting.
 
-    Held pods fit. Without an extender they would not wait, so they are compared with pods that fit nowhere.
+    Held pods fit. Without an extender they would not wait, so they are compared with pods that fit nowhere. Pods of a
+    second kube-scheduler wait in no queue of the first one, as those behind a gate.
     """
+    if scheduler == SECOND:
+        return BESIDE_ALONE[GATED]
     if not waiting or scheduler in (KUBE_SCHEDULER, *BESIDE_ALONE.values()):
         return KUBE_SCHEDULER
     return BESIDE_ALONE.get(scheduler, BESIDE_ALONE[STEERED])

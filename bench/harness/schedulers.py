@@ -112,7 +112,7 @@ class Thalweg:
         return family(self._child.pid) if self._child.pid is not None else []
 
     async def metrics(self) -> Samples:
-        return await _samples(f"http://{self.address}/metrics", None)
+        return await read_samples(f"http://{self.address}/metrics", None)
 
     async def waiting(self) -> tuple[float, ...]:
         samples = await self.metrics()
@@ -150,14 +150,18 @@ class KubeScheduler:
     async def warm(self) -> None:
         """Nothing: its /readyz waits for all it needs."""
 
-    def pids(self) -> list[int]:
+    def kube_scheduler(self) -> list[int]:
+        """Its own process, without what runs beside it."""
         pid = child_named(KUBE_SCHEDULER)
         return [pid] if pid is not None else []
+
+    def pids(self) -> list[int]:
+        return self.kube_scheduler()
 
     async def metrics(self) -> Samples:
         # Loopback, and only numbers: whose certificate it is does not matter.
         tls = ssl._create_unverified_context()  # noqa: S323, SLF001
-        return await _samples(self._plane.metrics_url(KUBE_SCHEDULER), tls)
+        return await read_samples(self._plane.metrics_url(KUBE_SCHEDULER), tls)
 
     async def waiting(self) -> tuple[float, ...]:
         samples = await self.metrics()
@@ -221,7 +225,7 @@ def log_kept(scheduler: Scheduler, folder: Path | None, name: str) -> Iterator[N
             (folder / f"{name}.log").write_bytes(scheduler.log.read_bytes())
 
 
-async def _samples(url: str, tls: ssl.SSLContext | None) -> Samples:
+async def read_samples(url: str, tls: ssl.SSLContext | None) -> Samples:
     async with (
         aiohttp.ClientSession(timeout=_TIMEOUT) as session,
         session.get(url, ssl=tls if tls is not None else True) as answer,

@@ -37,12 +37,12 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def child_named(word: str) -> int | None:
-    """Our child whose first argument is this word: so the control plane's components are told apart."""
+def child_named(word: str, besides: int | None = None) -> int | None:
+    """Our child whose first argument is this word, and not that one: so components are told apart."""
     mine = os.getpid()
     for pid in _pids():
         fields = _stat(pid)
-        if fields is not None and int(fields[1]) == mine and _arguments(pid)[1:2] == [word]:
+        if pid != besides and fields is not None and int(fields[1]) == mine and _arguments(pid)[1:2] == [word]:
             return pid
     return None
 
