@@ -46,9 +46,7 @@ def test_the_defaults(authority: Path) -> None:
         {
             "urlPrefix": "https://thalweg.thalweg-system:8443/extender",
             "filterVerb": "filter",
-            "prioritizeVerb": "prioritize",
             "preemptVerb": "preempt",
-            "weight": 20,
             "nodeCacheCapable": True,
             "httpTimeout": "5s",
             "ignorable": False,
@@ -59,8 +57,8 @@ def test_the_defaults(authority: Path) -> None:
 
 
 def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:
-    """kube-scheduler asks only what its configuration names."""
-    (extender,) = printed("--ca-file", authority)["extenders"]
+    """kube-scheduler asks only what its configuration names: for scores where it compares nodes."""
+    (extender,) = printed("--ca-file", authority, "--node-sample", "100")["extenders"]
     asked = {value for name, value in extender.items() if name.endswith("Verb")}
     told = Mock()
     dispatcher = VerbDispatcher(StubPlanView(Advice()), DEFAULT_LIMITS, on_answer=told, on_refused=told)

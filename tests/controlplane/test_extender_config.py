@@ -37,7 +37,7 @@ class Extender:
 
 @pytest.mark.parametrize("options", [(), ("--ignorable", "--node-sample", "100")], ids=["strict", "ignorable"])
 async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, options: tuple[str, ...]) -> None:
-    """Without the extender strict schedules nothing, ignorable all; then both profiles ask, and scores count."""
+    """Without the extender strict schedules nothing, ignorable all; then both ask, for scores with a larger sample."""
     extender = Extender()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -62,10 +62,11 @@ async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, op
                 late = pod(name, scheduler=name)
                 await api.create(late)
                 seen = await api.wait_for(object_path(late), lambda each: each["spec"].get("nodeName"))
-                assert seen["spec"]["nodeName"] == "b"
+                assert seen["spec"]["nodeName"] == "b" or not options
             await api.wait_for(object_path(early), lambda each: each["spec"].get("nodeName"))
             for name in ("thalweg-steered", "default-scheduler"):
-                assert {("filter", name), ("prioritize", name)} <= set(extender.asked)
+                assert ("filter", name) in extender.asked
+                assert (("prioritize", name) in extender.asked) == bool(options)
         finally:
             await runner.cleanup()
         plane.check()

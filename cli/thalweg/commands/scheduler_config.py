@@ -29,7 +29,7 @@ _DEFAULT_URL = "https://thalweg.thalweg-system:8443/extender"
               help="Scheduler name of steered pods.")  # fmt: skip
 @click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
               help="Percentage of nodes that an attempt at a steered pod looks for. Use 100 for "
-                   "steering: Prefer.")  # fmt: skip
+                   "steering: Prefer. With 1 kube-scheduler asks for no scores.")  # fmt: skip
 @click.option("--beside", is_flag=True,
               help="Configure a second kube-scheduler that serves steered pods only.")  # fmt: skip
 @click.option("--lease", type=NAMESPACED_NAME,

@@ -37,7 +37,7 @@ class SchedulerConfig:
         kubeconfig: path of kube-scheduler's kubeconfig; "": the account of its pod.
         ignorable: whether pods are scheduled without Thalweg when it does not answer.
         scheduler_name: name of the profile for steered pods.
-        node_sample: percentageOfNodesToScore of that profile.
+        node_sample: percentageOfNodesToScore of that profile; 1: kube-scheduler asks for no scores, about any pod.
         authority: CA of the extender's certificate, as contents (PEM) or as a path; b"" for http.
         client_certificate, client_key: kube-scheduler's certificate and key, as contents or as paths; "": none.
         server_name: name in the extender's certificate; "": the host of the URL.
@@ -112,9 +112,9 @@ class SchedulerConfig:
         entries: list[_Entry] = [
             ("urlPrefix", DoubleQuotedScalarString(self.url.rstrip("/")), ""),
             ("filterVerb", "filter", ""),
-            ("prioritizeVerb", "prioritize", ""),
+            # Only pods of `steering: Prefer` are scored, and those need more nodes than the smallest sample.
+            *([("prioritizeVerb", "prioritize", ""), ("weight", 20, _WEIGHT)] if self.node_sample > 1 else []),
             ("preemptVerb", "preempt", ""),
-            ("weight", 20, _WEIGHT),
             ("nodeCacheCapable", True, _NODE_CACHE),
             ("httpTimeout", "5s", _TIMEOUT),
             ("ignorable", self.ignorable, _IGNORABLE if self.ignorable else _STRICT),
@@ -181,7 +181,8 @@ _STEERED = "Pods with `schedulerName: {name}`. A FlowSchedulingPolicy with `deli
 _NODE_SAMPLE = """\
 Percentage of the nodes that an attempt looks for before it asks Thalweg. kube-scheduler looks for at least 100 nodes.
 A pod with a plan is tried on its planned node only, so this limits the cost of attempts before the plan: 1 is the
-cheapest. Use 100 for `steering: Prefer`: if the planned node fails, kube-scheduler compares all nodes."""
+cheapest, and kube-scheduler asks for no scores. Use 100 for `steering: Prefer`: if the planned node fails,
+kube-scheduler compares all nodes."""
 
 _EXTENDER = """\
 All profiles share the extender: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg
