@@ -75,6 +75,10 @@ def test_a_budget_that_lets_no_running_pod_go_asks_for_no_round() -> None:
     assert more_may_leave() == [False, False, False]
     cluster.put_pod(pod("red", app="x", name="runs"))
     assert more_may_leave() == [False, True, True]
+    elsewhere = DisruptionBudget("red", "b", LabelSelector((Requirement("app", "In", ("z",)),)), 0)
+    changes = [cluster.set_disruption_budget("red/b", budget) for budget in (none, elsewhere, elsewhere, none)]
+    assert changes == [False, True, False, False], "it protects the pod no more, then it does again"
+    cluster.set_disruption_budget("red/b", None)
     cluster.remove_pod("red/runs")
     assert more_may_leave() == [False, False, False]
 

@@ -50,15 +50,15 @@ class BudgetIndex:
         before = self.objects.pop(key, None)
         if budget is not None:
             self.objects[key] = budget
-        if (before and before.selector) != (budget and budget.selector):  # most changes are of the status
+        same = (before and before.selector) == (budget and budget.selector)  # most changes are of the status
+        if not same:
             self._file(key, budget)
-        if before is None or (budget is not None and budget.allowed <= before.allowed):
+        if before is None or (budget is not None and same and budget.allowed <= before.allowed):
             return False
-        selectors = [each.selector for each in (before, budget) if each is not None and each.selector is not None]
-        placed = self._placed.get(before.namespace, ())
-        if selectors and len(placed) > _MAX_KINDS:
-            return True
-        return any(selector.matches(labels) for labels in placed for selector in dict.fromkeys(selectors))
+        protected, placed = before.selector, self._placed.get(before.namespace, ())
+        if protected is None:
+            return False
+        return len(placed) > _MAX_KINDS or any(protected.matches(labels) for labels in placed)
 
     def _file(self, key: str, budget: DisruptionBudget | None) -> None:
         namespace = key.partition("/")[0]
