@@ -54,7 +54,7 @@ class Settings:
         device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
         device_gates: feature gate of devices -> whether it is on; others as in the API server's version.
         conditions_per_second: conditions of waiting pods written per second, at most; of PodGroups as many besides.
-        resync: seconds between rounds when nothing changes.
+        resync: seconds between rounds in which no pod rests, at most, whatever changes.
         usage: of measured usage.
     """
 

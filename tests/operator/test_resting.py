@@ -10,17 +10,21 @@ import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.fake_cluster.eviction_scene import EvictionScene, sized
+from thalweg_operator.planning.inputs.what_helps import WhatHelps
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.turns import UnhelpedPods
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.reservations.effects import WriteCondition
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import STEERED_NAME
+from flowcore.model.policies import STEERED_NAME, GangPolicy, PodsToComeMode, Policy
+from flowcore.model.resource_claims import ClaimingGroup, ClaimingPod, PodClaim
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.rules.reasons.codes import GANG_WITHOUT_ROOM
 
 HOSTNAME = "kubernetes.io/hostname"
 WAITING = 40
@@ -191,6 +195,44 @@ async def test_any_other_change_that_may_help_wakes_all(change: str) -> None:
     assert await scene.round() == set()
 
 
+async def test_new_pods_do_not_put_the_regular_round_off() -> None:
+    """No event tells of what helps by time alone: a budget that is known again, a search that has other luck."""
+    scene = await waiting_scene()
+    planned = []
+    for number in range(7):
+        scene.now += 10.0
+        scene.pod(f"small-{number}", 1)
+        planned.append(len(await scene.round()))
+    assert planned == [1, 1, 1, 1, 1, WAITING + 1, 1]
+
+
+async def test_other_labels_of_a_running_pod_wake_those_that_kept_away_from_it() -> None:
+    scene = Counting()
+    scene.node("a", labels=((HOSTNAME, "a"),))
+    scene.pod("web", 100, node_name="a", labels=(("app", "web"),))
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, web, ("ns",)),))
+    scene.pod("apart", 100, constraints=apart)
+    assert await scene.round() == {"apart"}
+    scene.change("web", started=5.0)
+    assert await scene.round() == set()
+    scene.change("web", labels=(("app", "old"),))
+    assert await scene.round() == {"apart"}
+    assert set(scene.bound) == {"ns/apart"}
+
+
+async def test_no_pod_rests_while_a_policy_moves_running_pods() -> None:
+    """Of whichever policy: its pods are moved for all, as soon as they have run for long enough."""
+    scene = Counting()
+    moving = {"selects": {"schedulerNames": ["else"], "podSelector": {}}, "rescheduling": {"mode": "Act"}}
+    scene.policies.offer("moving", "u", 1, moving)
+    scene.node("a")
+    scene.pod("large", 4000)
+    assert await scene.round() == {"large"}
+    scene.pod("small", 100)
+    assert await scene.round() == {"large", "small"}
+
+
 async def test_a_pod_for_which_others_may_leave_is_planned_with_any_room_that_comes_free() -> None:
     """The room may be a part of what it needs. While nothing came free, no later round has it."""
     scene = Counting()
@@ -266,6 +308,19 @@ async def test_a_gang_with_a_topology_does_not_rest() -> None:
     assert await scene.round() == {"first", "second", "single"}
 
 
+@pytest.mark.parametrize("why", ["none", "a claim of all", "pods to come"])
+def test_gangs_that_wait_for_more_than_room_for_themselves_do_not_rest(why: str) -> None:
+    """The tries for a node that has the devices of a shared claim are limited, and other gangs' pods to come count."""
+    state, claim = DrivenLedger(), PodClaim("gpu", template="gpus")
+    devices = ClaimingPod("ns", "p", "u", (claim,), group=ClaimingGroup("g", "u-g", (claim,)))
+    pod = made("p", gang=in_gang("g"), pod_class=PodClass(devices=devices if why == "a claim of all" else None))
+    mode = PodsToComeMode.MUST_FIT if why == "pods to come" else PodsToComeMode.IGNORE
+    policy = Policy("own", gangs=GangPolicy(pods_to_come=mode))
+    what_helps = WhatHelps(state.cluster, state.ledger)
+    assert what_helps.may_rest(pod, policy, GANG_WITHOUT_ROOM) == (why == "none")
+    assert what_helps.may_rest(msgspec.structs.replace(pod, gang=None), policy, GANG_WITHOUT_ROOM)
+
+
 async def test_what_was_found_about_pods_that_rest_stays_in_the_metrics() -> None:
     scene = await waiting_scene()
     scene.pod("small", 100)
@@ -291,6 +346,22 @@ def test_pods_that_no_policy_governs_ask_for_no_round() -> None:
         state.upsert_pod(msgspec.structs.replace(pod, node_name="n"))
     assert state.rounds_requested == before
     state.delete_pod("ns/else-0")
+    assert state.rounds_requested == before + 1
+
+
+def test_a_place_comes_free_if_kube_scheduler_nominates_another_node() -> None:
+    state = DrivenLedger()
+    state.set_namespace("ns", ())
+    for name in ("a", "b"):
+        state.upsert_node(Node(name, allocatable=(("cpu", 1000), ("pods", 110))))
+    pod = made("p", scheduler_name=STEERED_NAME)
+    state.upsert_pod(pod)
+    assert state.reserve(pod, "a", Owner.STEERING)
+    state.ledger.helped.take_freed()
+    before = state.rounds_requested
+    state.upsert_pod(msgspec.structs.replace(pod, nominated_node="b"))
+    assert state.reservations["ns/p"].node == "b"
+    assert state.ledger.helped.take_freed() == {"a"}
     assert state.rounds_requested == before + 1
 
 

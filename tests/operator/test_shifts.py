@@ -158,9 +158,11 @@ def test_places_do_shift() -> None:
     before = world.ledger.reservations[key].node
     after = "b" if before == "a" else "a"
     LedgerChecks.shifts.clear()
+    world.ledger.helped.take_freed()
     assert world.ask(key, [after]) == ("steered", [after])
     assert LedgerChecks.shifts[1] == 1
     assert world.ledger.reservations[key].node == after
+    assert world.ledger.helped.take_freed() == {before}, "pods that rest may have its place"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class RoundLoop:
         """Wires the loop.
 
         Args:
-            resync: seconds between rounds when nothing changes.
+            resync: seconds between rounds in which no pod rests, at most, whatever changes.
             budget: seconds that a round may spend on improving its plan.
             wall_clock: seconds since the epoch, for waiting times and for times that are shown.
             round_timeout: upper limit of a round in seconds.
@@ -159,6 +159,8 @@ class RoundLoop:
         #: When time alone is a reason for a round, and how often it was: that counts like changes that may help pods
         #: which wait.
         self._due_at, self._helped_by_time = float("inf"), 0
+        #: When it last was. Rounds for other changes do not put the regular one off: of some help no event tells.
+        self._due_before = self._clock()
         #: Rounds in which room was kept for a gang: they count like such changes for those who take turns.
         self._holding_rounds = 0
         #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
@@ -224,7 +226,7 @@ class RoundLoop:
     def _seconds_to_next_round(self) -> float:
         now = self._clock()
         # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.
-        ends = [now + self._resync, *backoff.expiries(self._shell.ledger, self._round_started)]
+        ends = [self._due_before + self._resync, *backoff.expiries(self._shell.ledger, self._round_started)]
         next_retry = self._quarantine.next_retry(self._round_started)
         ends += [each for each in (next_retry, self._settles_at) if each is not None]
         self._due_at = min(ends)
@@ -305,7 +307,8 @@ class RoundLoop:
         self._round_started = now
         # A gang that room is kept for is planned with all others: new pods would take the room.
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
-        self._helped_by_time += now >= self._due_at
+        if now >= self._due_at:
+            self._helped_by_time, self._due_before = self._helped_by_time + 1, now
         self._holding_rounds += holds
         cluster.set_claims_known(known=self._claims_known())
         planning_input = self._builder.planning_input()
@@ -410,6 +413,8 @@ class RoundLoop:
 
         A declared network counts all pods of its policy, so these are planned together.
         """
+        if self._what_helps.anyone_moves:
+            return
         request, networks = pending_round.request, self._policies.models.networks
         for index, reason in reply.unplaced:
             policy = request.policies[request.pending[index].policy]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.policies import PodsToComeMode, Policy, PreemptionMode, ReschedulingMode
 from flowcore.rules.filters.registry import IN_ORDER
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, NO_NODES
 from thalweg_operator.planning.inputs.round_facts import is_overdue
@@ -29,12 +30,20 @@ class WhatHelps:
     def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
         self._cluster, self._ledger = cluster, ledger
 
+    @property
+    def anyone_moves(self) -> bool:
+        """Whether a policy moves running pods.
+
+        Those may be moved for pods of any policy, within limits that follow the time. And moves for gain leave room
+        that a waiting pod may need: the round has to know it.
+        """
+        return any(each.rescheduling.mode is not ReschedulingMode.OFF for each in self._cluster.policies.ordered)
+
     def may_rest(self, pod: Pod, policy: Policy, code: str) -> bool:
         """Whether a pod that a round left with this code gets no node by placements of others.
 
         They may satisfy affinity and spread constraints, and the constraints of a policy. In which order a queue lets
-        pods in depends on all that wait. A pod that takes the place of another follows that one. Gangs with a topology
-        share the tries of a round, and each has its turn in another one.
+        pods in depends on all that wait. A pod that takes the place of another follows that one.
         """
         cluster, rules = self._cluster, pod.constraints
         return (
@@ -43,8 +52,20 @@ class WhatHelps:
             and (rules is None or not (rules.affinity or rules.spread))
             and not cluster.queues.of(pod, cluster.namespaces)
             and not victim_key(pod)
-            and (pod.gang is None or not cluster.gangs.state(pod.gang.key).spec.topologies(pod.gang.key))
+            and (pod.gang is None or self._gang_may_rest(pod, pod.gang.key, policy))
         )
+
+    def _gang_may_rest(self, pod: Pod, key: GangKey, policy: Policy) -> bool:
+        """Whether a gang of a pod may rest.
+
+        Gangs with a domain, or with a claim for all their pods, share the tries of a round, and each has its turn in
+        another one. Pods that come once a gang runs may need other room than its own pods, and those of other gangs
+        count beside them.
+        """
+        devices = pod.pod_class.devices
+        shares = devices is not None and any(map(devices.is_of_group, devices.claims))
+        must_fit = policy.gangs.pods_to_come is PodsToComeMode.MUST_FIT
+        return not (shares or must_fit or self._cluster.gangs.state(key).spec.topologies(key))
 
     def by(self, freed: Collection[str], now: float) -> Callable[[Pod, Policy, float], bool]:
         """Says of pods that were planned in vain at a time, by whom they are governed, whether they are helped now.
@@ -79,9 +100,7 @@ class WhatHelps:
         )
 
     def _others_may_leave(self, pod: Pod, policy: Policy) -> bool:
-        """Whether running pods may be evicted or moved for a pod: free room may be a part of its room."""
-        if policy.rescheduling.mode is not ReschedulingMode.OFF:
-            return True
+        """Whether running pods may be evicted for a pod: free room may be a part of its room."""
         lowest = min(self._cluster.bound_priorities, default=None)
         return (
             policy.preemption.mode is not PreemptionMode.NEVER

@@ -247,6 +247,8 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     ledger, records, key, holder = state.ledger, state.nominations, before.pod.key, place.holder
     held, place_key = ledger.reservations[holder], records.place_key(holder)
     ledger.shift(key, place.node, swapped=place.node == held.node)
+    if place.node != held.node:
+        ledger.helped.free(held.node, asks=False)
     if holder == key:
         return
     ledger.shift(holder, before.node, swapped=True)

@@ -95,11 +95,17 @@ def pod_put(state: State, pod: Pod) -> None:
 
 
 def _note_help(ledger: Ledger, change: PodChange, *, rules_met: bool = False) -> None:
-    """Notes what a change of a pod may give to others: room on its node, and a domain that it kept them out of."""
-    if change.room_freed and change.left is not None:
+    """Notes what a change of a pod may give to others: room on its node, and a domain that it kept them out of.
+
+    One with other labels may be none of those that others keep away from, nor one that a budget protects.
+    """
+    left, came = change.left, change.came
+    if change.room_freed and left is not None:
         rules = None if change.old is None else change.old.constraints
-        ledger.helped.free(change.left[1])
+        ledger.helped.free(left[1])
         ledger.round_wanted |= rules is not None and bool(rules.anti_affinity)
+    elif left is not None and came is not None and left[0].labels != came[0].labels:
+        ledger.helped.free(left[1], asks=False)
     ledger.helped.rules_met |= rules_met
 
 
@@ -237,6 +243,7 @@ def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
     if key not in cluster.waiting or not pod.nominated_node:
         return
     if foreign and reservation is not None and reservation.owner is Owner.STEERING:
+        ledger.helped.free(reservation.node)
         ledger.drop(key)
         reservation = None
     if reservation is None:

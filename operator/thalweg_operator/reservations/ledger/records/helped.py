@@ -28,10 +28,14 @@ class Helped:
         """Number of all these steps."""
         return self.any_pod + self.some
 
-    def free(self, node: str) -> None:
-        """Room came free on a node."""
+    def free(self, node: str, *, asks: bool = True) -> None:
+        """Room came free on a node, or pods there keep others out no more.
+
+        Args:
+            asks: False: no round is asked for, the next one knows of it.
+        """
         self.freed.add(node)
-        self.room_freed = True
+        self.room_freed |= asks
 
     def end_step(self, *, any_pod: bool) -> bool:
         """Counts a step, and returns whether a round may place more after it.
