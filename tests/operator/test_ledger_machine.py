@@ -113,7 +113,7 @@ PODS = kinds_of_pods()
 #: What others change about a pod.
 CHANGES: dict[str, dict[str, Any]] = {
     **{what: {} for what in ("goes", "is bound", "is nominated", "is nominated again", "is replaced under its name")},
-    "is deleted": {"deleting": True},
+    "is deleted": {"deleting": True, "blocked_reason": "it is being deleted"},
     "ends": {"terminal": True},
     "has another label": {"labels": (("app", "z"),)},
     "is blocked": {"blocked_reason": "its scheduling gates are closed: x"},

@@ -20,7 +20,7 @@ from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 
 from flowcore.model.advice import HELD_MESSAGE
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 
@@ -146,6 +146,138 @@ def test_a_gate_that_does_not_open() -> None:
     assert pod.key in world.state.reservations
     world.pass_time(6)
     assert pod.key not in world.state.reservations
+
+
+# --- whole or absent ---
+
+
+def lose(world: SteeredCluster, pod: Pod, how: str) -> None:
+    """A pod is lost before kube-scheduler asks about it."""
+    if how == "gone":
+        world.remove_pod(pod.key)
+    elif how == "being deleted":
+        world.change_pod(pod.key, deleting=True, blocked_reason="it is being deleted")
+    else:
+        world.change_pod(pod.key, terminal=True)
+    world.show()
+
+
+@pytest.mark.parametrize("how", ["gone", "being deleted", "failed"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_gang_that_loses_a_pod_before_it_has_begun(how: str, *, gated: bool) -> None:
+    """Nobody goes without it, and no room is kept; with its replacement all of them are planned anew."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3), gated=gated)
+    plan(world, pods, "abc")
+    world.settle()
+    lose(world, pods[2], how)
+    assert world.schedule(pods[0].key) == (FilterOutcome.HELD, [])
+    assert not world.state.reservations
+    world.remove_pod(pods[2].key)
+    again = create(world, 1, "again", gang=gang(3), gated=gated)
+    world.make_plan()
+    world.settle()
+    for pod in (*pods[:2], *again):
+        assert world.schedule(pod.key)[0] is FilterOutcome.STEERED
+
+
+def test_a_nominated_gang_that_loses_a_pod() -> None:
+    """Nominations are cleared, and nobody goes meanwhile."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3), unschedulable_message=HELD)
+    plan(world, pods, "abc")
+    world.settle()
+    assert world.api[pods[0].key].nominated_node == "a"
+    lose(world, pods[2], "gone")
+    assert world.schedule(pods[0].key) == (FilterOutcome.HELD, [])
+    world.settle()
+    world.wait(3)
+    assert not world.state.reservations
+    assert not any(pod.nominated_node for pod in world.api.values())
+    assert not world.rejected
+
+
+def test_waves_of_a_gang_that_loses_a_pod() -> None:
+    """Also one of a wave that is to come; none of them begins meanwhile."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3), unschedulable_message=HELD)
+    plan(world, pods, "abc", (1, 1), (1, 2), (1, 2))
+    world.settle()
+    lose(world, pods[2], "gone")
+    assert not world.state.reservations
+    assert not world.wanted
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_gang_that_loses_a_pod_after_it_has_begun(*, bound: bool) -> None:
+    """The others go on, and the replacement joins them."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    plan(world, pods, "abc")
+    assert world.schedule(pods[0].key) == (FilterOutcome.STEERED, ["a"])
+    if bound:
+        world.change_pod(pods[0].key, node_name="a")
+    lose(world, pods[2], "gone")
+    world.wait(6)
+    assert world.schedule(pods[1].key) == (FilterOutcome.STEERED, ["b"])
+    (again,) = create(world, 1, "again", gang=gang(3))
+    world.make_plan()
+    world.settle()
+    assert world.schedule(again.key)[0] is FilterOutcome.STEERED
+
+
+@pytest.mark.parametrize("how", ["held", "never bound", "gone"])
+def test_the_only_pod_that_began_does_not_come(how: str) -> None:
+    """Its attempt failed, is never heard of again, or the pod is gone: the gang has not begun after all."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    plan(world, pods, "abc")
+    assert world.schedule(pods[0].key) == (FilterOutcome.STEERED, ["a"])
+    lose(world, pods[2], "gone")
+    if how == "held":
+        assert world.schedule(pods[0].key, ["c"]) == (FilterOutcome.HELD, [])
+    elif how == "never bound":
+        world.wait(16, 1.0)
+    else:
+        world.change_pod(pods[0].key, node_name="a")
+        world.show()
+        lose(world, pods[0], "gone")
+    assert world.schedule(pods[1].key) == (FilterOutcome.HELD, [])
+
+
+def test_a_gang_that_wants_more_pods_than_before() -> None:
+    """Its PodGroup changes after its pods were planned: it is found to lack pods within seconds."""
+    world, key = SteeredCluster(), GangKey(GangSource.NATIVE, "ns", "ml")
+    world.put_pod_group(PodGroup(key, GangSpec(min_member=2)))
+    pods = create(world, 2, gang=GangRef(key))
+    plan(world, pods, "ab")
+    world.put_pod_group(PodGroup(key, GangSpec(min_member=3)))
+    world.show()
+    world.wait(6)
+    assert world.schedule(pods[0].key) == (FilterOutcome.HELD, [])
+
+
+def test_a_gang_without_which_others_are_not_to_run() -> None:
+    """The only pod of one of two gangs that need each other is gone: no pod of the other one goes."""
+    world = SteeredCluster()
+    both = tuple(GangKey(GangSource.THALWEG, "ns", name) for name in ("driver", "workers"))
+    (driver,) = create(world, 1, "driver", gang=GangRef(both[0], GangSpec(1, group=both)))
+    workers = create(world, 2, "worker", gang=GangRef(both[1], GangSpec(2, group=both)))
+    plan(world, [driver, *workers], "abc")
+    lose(world, driver, "gone")
+    assert world.schedule(workers[0].key) == (FilterOutcome.HELD, [])
+
+
+def test_a_pod_that_was_planned_beside_others_that_are_not_on_their_way_any_more() -> None:
+    """A fourth pod of a gang of three: while it was planned, the gang lost a pod, and its other places."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    plan(world, pods, "abc")
+    (late,) = create(world, 1, "late", gang=gang(3))
+    lose(world, pods[2], "gone")
+    plan(world, [late], "a")
+    world.pass_time(0.0)
+    assert world.schedule(late.key) == (FilterOutcome.HELD, [])
 
 
 # --- places ---

@@ -19,7 +19,10 @@ import msgspec
 from support.fake_cluster.rounds import Rounds
 from thalweg_extender.answers import FilterOutcome, to_filter
 from thalweg_operator.reservations.events import SchedulerAsks
+from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay
+from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.steering.advise import awaits_plan
+from thalweg_operator.reservations.steering.gangs_under_way import has_begun
 
 from flowcore.model.advice import HELD_MESSAGE, Advice, ExtenderPod
 from flowcore.model.pods import Pod
@@ -68,8 +71,17 @@ class FakeCluster(Rounds):
             self.apply(SchedulerAsks(pod, fits))
         advice = self.advise(pod, fits)
         outcome, passed, _ = to_filter(advice, fits)
+        if outcome is FilterOutcome.STEERED:
+            self._check_whole(pod.key)
         self.view.answered(pod, advice, outcome, passed)
         return outcome, passed
+
+    def _check_whole(self, key: str) -> None:
+        """No pod goes where we reserved room for it before its gang is whole, or has begun."""
+        gang, reservation = self.cluster.waiting[key].gang, self.ledger.reservations[key]
+        if gang is not None and reservation.owner is Owner.STEERING:
+            lacks = self.cluster.gangs.lacks_pods(gang.key, KeysOnTheWay(self.ledger))
+            assert not lacks or has_begun(self.cluster, self.ledger, gang.key), f"{key} goes without its gang"
 
     def ask(self, key: str, fits: Sequence[str], *, nominated: str | None = None) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks about a pod; see ``extender_pod``."""

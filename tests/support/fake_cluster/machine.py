@@ -651,6 +651,8 @@ class SteeredPods(LedgerMachine):
             case "is replaced under its name":
                 kept = ("pod_class", "scheduler_name", "labels", "gang", "gated", "owner")
                 world.create_pod(pod.name, **{name: getattr(pod, name) for name in kept})
+            case "is blocked no more" if pod.deleting:
+                pass
             case _:
                 world.change_pod(key, **self.CHANGES[what])
 

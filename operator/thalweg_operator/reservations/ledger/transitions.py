@@ -99,7 +99,10 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.BINDING, None): "the pod is seen bound or gone, the API server will not bind it, or its gang cannot come",
     (Phase.PAUSED, None): "the place is not as planned, the gang has not begun after all, or the pod is bound or gone",
     (Phase.QUEUED, None): "the placement does not hold any more, or the pod is bound or gone",
-    (Phase.RESERVED, None): "the room is taken, a gate does not open, the policy changed, or the pod is bound or gone",
+    (
+        Phase.RESERVED,
+        None,
+    ): "the room is taken, a gate stays shut, its gang lacks a pod, the policy changed, or the pod is bound or gone",
     (Phase.NOMINATED, None): "the pod is bound or gone, or its node was rejected",
     (Phase.PASSED, None): "the pod is bound or gone, or its node was rejected",
     (Phase.WITHDRAWING, None): "the watch shows the nomination cleared, or the pod is bound or gone",

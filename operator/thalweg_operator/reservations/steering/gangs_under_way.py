@@ -1,15 +1,18 @@
-"""Gangs that kube-scheduler is binding: most places of their pods are written down nowhere else.
+"""Gangs that kube-scheduler is binding: a gang comes whole, or not at all.
 
-A new leader finds some pods of such a gang bound, and nothing of the others. It plans those before anybody else may get
-their room.
+Most places of their pods are written down nowhere else. A new leader finds some pods of such a gang bound, and nothing
+of the others. It plans those before anybody else may get their room. A gang that loses a pod before it has begun is
+planned anew.
 """
 
 from __future__ import annotations
 
+from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay
+from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay, Ledger
+from thalweg_operator.reservations.steering.nominations import take_back
 from thalweg_operator.reservations.steering.state import SteeringState
 
 #: Seconds that answers to kube-scheduler wait for the first plan at most. kube-scheduler gives up after 5.
@@ -29,19 +32,60 @@ def find_begun_gangs(state: SteeringState) -> None:
             continue
         gang = pod.gang.key
         if gang not in is_begun:
-            runs = any(gangs.members(member)[1] for member in gangs.depends_on(gang))
-            is_begun[gang] = runs and gangs.lacks_pods(gang, on_the_way)
+            is_begun[gang] = has_begun(state.cluster, state.ledger, gang) and gangs.lacks_pods(gang, on_the_way)
         if is_begun[gang]:
             begun.add(pod.uid)
     if begun:
         state.nominations.begun, state.nominations.begun_until = frozenset(begun), state.now + _PLANNED_WITHIN
 
 
+def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
+    """Whether a pod of a gang, or of another gang of its group, has or had a node, or may be on its way to one.
+
+    A binding of ours may have been carried out. kube-scheduler may be binding a pod that it was let through with.
+    """
+    gangs = cluster.gangs
+    for gang in gangs.depends_on(key):
+        waiting, bound = gangs.members(gang)
+        if bound or gangs.state(gang).succeeded_count:
+            return True
+        for pod in waiting:
+            reservation = ledger.reservations.get(pod)
+            if ledger.in_flight.is_let_through(pod) or (reservation is not None and reservation.maybe_bound):
+                return True
+    return False
+
+
 def lacks_others(state: SteeringState, pod: Pod) -> bool:
-    """Whether no pod of a pod's gang is bound, and fewer than it needs are on their way."""
-    gangs = state.cluster.gangs
-    return (
-        pod.gang is not None
-        and not gangs.members(pod.gang.key)[1]
-        and gangs.lacks_pods(pod.gang.key, KeysOnTheWay(state.ledger))
-    )
+    """Whether a pod's gang has not begun, and fewer of its pods than it needs are on their way."""
+    return pod.gang is not None and _lacks_pods(state, pod.gang.key)
+
+
+def _lacks_pods(state: SteeringState, gang: GangKey) -> bool:
+    cluster, ledger = state.cluster, state.ledger
+    return not has_begun(cluster, ledger, gang) and cluster.gangs.lacks_pods(gang, KeysOnTheWay(ledger))
+
+
+def take_back_gangs(state: SteeringState) -> None:
+    """Takes back the places of gangs that lack pods and have not begun: they are planned anew, as a whole.
+
+    Once a gang has begun, its other pods go on, and replacements join them.
+    """
+    gangs, records = state.cluster.gangs, state.nominations
+    while records.may_lack:
+        looked_at, records.may_lack = records.may_lack, {}
+        for key, member in looked_at.items():
+            spec = gangs.state(key).spec
+            # A gang of a group that has no pods any more says of nothing that it lacks them.
+            is_gone = spec.tree is None and not gangs.exists(key)
+            for gang in spec.group or member.spec.group or (key,):
+                if _lacks_pods(state, gang) or (is_gone and not has_begun(state.cluster, state.ledger, gang)):
+                    _take_back(state, gang)
+
+
+def _take_back(state: SteeringState, gang: GangKey) -> None:
+    reservations = state.ledger.reservations
+    keys = [key for key in state.cluster.gangs.members(gang)[0] if key in reservations]
+    # The last waves first: none of them begins meanwhile.
+    for key in sorted(keys, key=lambda key: reservations[key].wave, reverse=True):
+        take_back(state, key)

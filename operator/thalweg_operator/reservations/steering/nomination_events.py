@@ -25,12 +25,14 @@ from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
     BINDING_GRACE,
     GRACE,
+    UNANNOUNCED,
     check_later,
     ended,
     expect_question,
     give_up,
     is_too_early,
     is_woken_instead,
+    may_lack,
     must_nominate,
     nominate,
     nomination_of,
@@ -100,7 +102,11 @@ def _nomination_ended(state: SteeringState, pod: Pod | None, reservation: Reserv
 
 def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
     records, key, phase = state.nominations, pod.key, reservation.phase
-    if phase is Phase.QUEUED:
+    if pod.deleting:
+        may_lack(state, pod)
+        if phase in UNANNOUNCED:
+            give_up(state, key, "expired")  # kube-scheduler does not ask about it any more
+    elif phase is Phase.QUEUED:
         place_key = records.places.place_key(key)
         if place_key is not None and not place_key.fits(pod):
             records.places.remove(key)
@@ -165,6 +171,8 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     records = state.nominations
     records.unseen_wakes.pop(key, None)
     until = now + (PROVISIONING_SECONDS if pod.claims_volumes else _PASSING_SECONDS)
+    if ledger.in_flight.is_let_through(key) and not event.passed:
+        may_lack(state, pod)  # the attempt in which it was let through has failed
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
     if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):

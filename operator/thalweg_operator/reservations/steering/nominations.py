@@ -79,6 +79,7 @@ def withdraw(state: SteeringState, pod: Pod) -> None:
     """Clears the nomination of a pod. Its reservation ends once that is seen."""
     state.nominations.forget_place(pod.key)
     state.clear_nomination(pod)
+    may_lack(state, pod)
 
 
 def ended(state: SteeringState, reservation: Reservation) -> None:
@@ -86,16 +87,28 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
     key, records = reservation.pod.key, state.nominations
     records.checks.pop(key, None)
     records.forget_place(key)
+    may_lack(state, reservation.pod)
     for sibling_key in records.permit_groups.lost(reservation.group, key):
-        sibling = nomination_of(state.ledger, sibling_key)
-        if sibling is None:
-            continue
-        if sibling.phase in UNANNOUNCED:
-            give_up(state, sibling_key, "expired")
-        elif sibling.phase is not Phase.WITHDRAWING:
-            if sibling.group is not None:
-                records.permit_groups.withdraw(sibling.group, sibling_key)
-            withdraw(state, state.cluster.pods[sibling_key])
+        take_back(state, sibling_key)
+
+
+def may_lack(state: SteeringState, pod: Pod) -> None:
+    """The gang of a pod, if it has one, may lack pods from now on: that is looked at when the step ends."""
+    if pod.gang is not None:
+        state.nominations.may_lack[pod.gang.key] = pod.gang
+
+
+def take_back(state: SteeringState, key: str) -> None:
+    """Ends a nomination whose atomic group is to be planned anew, unless kube-scheduler may be binding the pod."""
+    nomination = nomination_of(state.ledger, key)
+    if nomination is None or state.ledger.in_flight.is_let_through(key):
+        return
+    if nomination.phase in UNANNOUNCED:
+        give_up(state, key, "expired")
+    elif nomination.phase is not Phase.WITHDRAWING:
+        if nomination.group is not None:
+            state.nominations.permit_groups.withdraw(nomination.group, key)
+        withdraw(state, state.cluster.pods[key])
 
 
 def give_up(state: SteeringState, key: str, outcome: str) -> None:

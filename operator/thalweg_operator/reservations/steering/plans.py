@@ -13,6 +13,7 @@ from thalweg_operator.reservations.steering.nominations import (
     begin,
     begin_waves,
     expect_question,
+    may_lack,
     nominate,
     place_key_of,
     wake,
@@ -41,6 +42,7 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
     unordered: list[Pod] = []
     for placement in planned:
         pod = placement.pod
+        may_lack(state, pod)  # its gang may have lost a pod since the plan was asked for
         if not _is_reserved(state, placement):
             continue
         record = state.ledger.known_record(pod)

@@ -19,6 +19,7 @@ from thalweg_operator.reservations.steering.nominations import (
     forget_node_changes,
     give_up,
     is_too_early,
+    may_lack,
     nomination_of,
     nominations,
     wake,
@@ -68,6 +69,8 @@ def policies_changed(state: SteeringState) -> None:
 def _sweep(state: SteeringState) -> None:
     """Withdraws nominations that kube-scheduler does not follow, or whose room is gone."""
     for before in nominations(state.ledger):
+        # By now its gang may want more pods, or nobody may have bound the one that was let through.
+        may_lack(state, state.cluster.pods[before.pod.key])
         reservation = nomination_of(state.ledger, before.pod.key)
         if reservation is None or reservation.id != before.id:
             continue  # given up with a pod before it

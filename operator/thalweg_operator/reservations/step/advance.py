@@ -41,7 +41,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
-from thalweg_operator.reservations.steering.gangs_under_way import find_begun_gangs
+from thalweg_operator.reservations.steering.gangs_under_way import find_begun_gangs, take_back_gangs
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.before_binding import leftovers, preparing, releasing
@@ -115,6 +115,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             find_begun_gangs(state)
         case TimePassed():
             _time_passed(state)
+    take_back_gangs(state)
     preparing.settle(state)
     helped = ledger.helped.end_step(any_pod=ledger.round_wanted)
     if helped or ledger.round_at_once:

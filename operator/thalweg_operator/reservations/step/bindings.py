@@ -15,8 +15,9 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.gangs_under_way import has_begun
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
+from thalweg_operator.reservations.step.write_checks import bind_problem
 from thalweg_operator.reservations.victims.victims import may_take_place
 
 #: How often a refused binding of a gang that has begun is sent again before its room is given to others.

@@ -33,6 +33,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import lone_pods, nomination_events
+from thalweg_operator.reservations.steering.nominations import may_lack
 from thalweg_operator.reservations.step.before_binding import preparing
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
@@ -62,6 +63,8 @@ def pod_put(state: State, pod: Pod) -> None:
         ledger.victim_changed(pod, state.now)
     if waited:
         victims.settle(state, waited)
+    if pod.deleting or pod.terminal:
+        _runs_no_more(state, change)
     _count_drift(ledger, change, reserved)
     if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
         state.forget_waiting(key)
@@ -92,6 +95,12 @@ def pod_put(state: State, pod: Pod) -> None:
         ledger.round_at_once |= came or ledger.round_wanted or ledger.helped.room_freed
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(state, key, before)
+
+
+def _runs_no_more(state: State, change: PodChange) -> None:
+    """A pod that had a node may have been the only one of its gang: then the gang has not begun any more."""
+    if change.old is not None and change.old.node_name:
+        may_lack(state, change.old)
 
 
 def _note_help(ledger: Ledger, change: PodChange, *, rules_met: bool = False) -> None:
@@ -136,6 +145,7 @@ def pod_removed(state: State, key: str) -> None:
     change = state.cluster.remove_pod(key)
     if waited:
         victims.settle(state, waited)
+    _runs_no_more(state, change)
     _count_drift(ledger, change, None)
     ledger.in_flight.seen(key)
     state.forget_waiting(key)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none
-from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
     Allocate,
@@ -23,6 +22,7 @@ from thalweg_operator.reservations.effects import (
 from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay, Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.gangs_under_way import has_begun
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.step.before_binding.device_steps import has_claims
 from thalweg_operator.reservations.step.state import State
@@ -145,20 +145,6 @@ def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
     members = [pod] if gang is None else [pod, *cluster.gangs.members(gang.key)[0].values()]
     policies = ((member, cluster.policies.of(member, cluster.namespaces)) for member in members)
     return any(policy is not None and all_or_none(member.signature.labels, policy) for member, policy in policies)
-
-
-def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
-    """Whether a pod of a gang, or of another gang of its group, has or had a node, or may have one by our binding."""
-    gangs = cluster.gangs
-    for gang in gangs.depends_on(key):
-        waiting, bound = gangs.members(gang)
-        if bound or gangs.state(gang).succeeded_count:
-            return True
-        for pod in waiting:
-            reservation = ledger.reservations.get(pod)
-            if reservation is not None and reservation.maybe_bound:
-                return True
-    return False
 
 
 def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:

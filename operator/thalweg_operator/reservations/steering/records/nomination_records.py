@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.pods import PodClass
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.reservation import NEVER
@@ -40,6 +41,7 @@ class NominationRecords:
         started: cluster and policies are known.
         begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
         begun_until: how long answers to kube-scheduler wait for that plan.
+        may_lack: gangs that may lack pods since this step, each as one of its pods names it.
         last_question: when kube-scheduler last asked about a pod that it is to bind.
         hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
         last_sweep: when all nominations were last looked at.
@@ -64,6 +66,7 @@ class NominationRecords:
     started: bool = False
     begun: frozenset[str] = frozenset()
     begun_until: float = NEVER
+    may_lack: dict[GangKey, GangRef] = field(default_factory=dict)
     last_question: float = 0.0
     hit_rate: float = 1.0
     last_sweep: float = 0.0

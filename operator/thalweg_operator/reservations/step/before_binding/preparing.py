@@ -21,10 +21,11 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.gangs_under_way import has_begun
 from thalweg_operator.reservations.step.before_binding import device_steps, releasing, volume_steps
 from thalweg_operator.reservations.step.before_binding.progress import ClaimsState, Progress
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
+from thalweg_operator.reservations.step.write_checks import bind_problem
 from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
