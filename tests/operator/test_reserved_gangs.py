@@ -464,6 +464,14 @@ def test_the_place_of_one_that_may_be_on_its_way() -> None:
     assert world.schedule(other.key) == (FilterOutcome.STEERED, ["a"])
 
 
+def test_the_place_of_one_that_a_policy_counts() -> None:
+    """If that one is on its way after all, there were two, and kube-scheduler counts for no policy."""
+    limit = {"name": "one", "conflict": {"pods": {}, "topologyKey": "kubernetes.io/hostname", "maxPerDomain": 1}}
+    world = SteeredCluster(constraints=[limit])
+    pods = let_through_one(world)
+    assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.HELD, [])
+
+
 def test_the_place_of_one_whose_node_is_gone() -> None:
     """kube-scheduler may not know that yet."""
     world = SteeredCluster()

@@ -77,7 +77,7 @@ def find_place(
     if place_key is not None:
         announced = records.announced.on(place_key, nodes) if in_order else ()
         holder = _earliest(ledger, chain(records.places.on(place_key, nodes), announced))
-        if not holder and in_order:
+        if not holder and in_order and not (policy.constraints or place_key.pod_class.numa):
             # Who was let through the longest ago was not asked about in this attempt yet, if any was not.
             until = records.last_question - (0.0 if passed else _BOUND_SECONDS)
             let_through = _let_through(state, pod, place_key, nodes, until)
@@ -100,7 +100,8 @@ def _let_through(
 ) -> Iterator[str]:
     """Equal pods of a pod's gang that were let through to these nodes until then, and are not bound.
 
-    kube-scheduler may try the pods of a gang as a whole, and then all of them again.
+    kube-scheduler may try the pods of a gang as a whole, and then all of them again. If one of these pods is on its way
+    after all, there is one pod more at its place: kube-scheduler counts it, but not for policies and NUMA zones.
     """
     among = frozenset(nodes)
     for key in () if pod.gang is None else state.cluster.gangs.members(pod.gang.key)[0]:
