@@ -306,6 +306,26 @@ def test_places_in_the_same_domains() -> None:
     assert node_of(world, second[0]) == "a"
 
 
+def test_one_is_bound_in_another_domain() -> None:
+    """An earlier leader let it go there: the places of the others, beside where it was to be, are given up."""
+    world = with_racks()
+    pods = create(world, 2, gang=gang(2, topology_key="rack"))
+    plan(world, pods, "ab")
+    world.change_pod(pods[0].key, node_name="c")
+    world.show()
+    assert world.schedule(pods[1].key) == (FilterOutcome.HELD, [])
+
+
+def test_one_is_bound_elsewhere_in_the_same_domain() -> None:
+    """That is nothing to the others."""
+    world = with_racks()
+    pods = create(world, 2, gang=gang(2, topology_key="rack"))
+    plan(world, pods, "aa")
+    world.change_pod(pods[0].key, node_name="b")
+    world.show()
+    assert world.schedule(pods[1].key) == (FilterOutcome.STEERED, ["a"])
+
+
 def test_gangs_without_a_topology_exchange_nodes() -> None:
     """Also with pods by themselves."""
     world = SteeredCluster()

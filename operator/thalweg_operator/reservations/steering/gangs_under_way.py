@@ -12,7 +12,7 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay, Ledger
-from thalweg_operator.reservations.steering.nominations import take_back
+from thalweg_operator.reservations.steering.nominations import domains_of_gang, take_back
 from thalweg_operator.reservations.steering.state import SteeringState
 
 #: Seconds that answers to kube-scheduler wait for the first plan at most. kube-scheduler gives up after 5.
@@ -81,6 +81,18 @@ def take_back_gangs(state: SteeringState) -> None:
             for gang in spec.group or member.spec.group or (key,):
                 if _lacks_pods(state, gang) or (is_gone and not has_begun(state.cluster, state.ledger, gang)):
                     _take_back(state, gang)
+
+
+def bound_elsewhere(state: SteeringState, pod: Pod, planned: str) -> None:
+    """A pod was bound to another node than planned: an earlier leader let it go there, or somebody else bound it.
+
+    If that node is in another domain, the gang's other pods were to be where this one is not.
+    """
+    node, before = state.cluster.nodes.get(pod.node_name), state.cluster.nodes.get(planned)
+    if pod.gang is None or node is None or before is None:
+        return
+    if domains_of_gang(state, pod, node) != domains_of_gang(state, pod, before):
+        _take_back(state, pod.gang.key)
 
 
 def _take_back(state: SteeringState, gang: GangKey) -> None:

@@ -20,7 +20,7 @@ from thalweg_operator.reservations.events import Answer, SchedulerAnswered, Sche
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.advise import is_taken_back, watched_pod
-from thalweg_operator.reservations.steering.gangs_under_way import lacks_others
+from thalweg_operator.reservations.steering.gangs_under_way import bound_elsewhere, lacks_others
 from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
     BINDING_GRACE,
@@ -96,7 +96,10 @@ def _nomination_ended(state: SteeringState, pod: Pod | None, reservation: Reserv
         open_gates(state, state.nominations.permit_groups.bound(reservation.group, key))
     ended(state, reservation)
     if pod is not None and is_bound:
-        state.effects.append(CountNomination("bound" if pod.node_name == reservation.node else "elsewhere"))
+        is_as_planned = pod.node_name == reservation.node
+        state.effects.append(CountNomination("bound" if is_as_planned else "elsewhere"))
+        if not is_as_planned:
+            bound_elsewhere(state, pod, reservation.node)
     pass_wave(state, key)
 
 

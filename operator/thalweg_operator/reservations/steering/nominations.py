@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import domain_value
 from thalweg_operator.reservations.effects import CountNomination, Log, OpenGate, WakePod
@@ -163,10 +164,14 @@ def place_key_of(state: SteeringState, pod: Pod, node: str) -> PlaceKey | None:
     policy, planned = state.policy_of(pod), state.cluster.nodes.get(node)
     if policy is None or planned is None or pod.replaces or all_or_none(pod.labels, policy):
         return None
+    return PlaceKey(pod.pod_class, pod.signature, policy.name, domains_of_gang(state, pod, planned))
+
+
+def domains_of_gang(state: SteeringState, pod: Pod, node: Node) -> tuple[tuple[str, str | None], ...]:
+    """The topologies that the gang of a pod, if it has one, asks for or prefers, each with the domain of a node."""
     gang = pod.gang
     keys = () if gang is None else state.cluster.gangs.state(gang.key).spec.topologies(gang.key)
-    within = tuple((key, domain_value(planned.labels, key)) for key in keys)
-    return PlaceKey(pod.pod_class, pod.signature, policy.name, within)
+    return tuple((key, domain_value(node.labels, key)) for key in keys)
 
 
 def must_nominate(state: SteeringState, pod: Pod, reservation: Reservation, place_key: PlaceKey) -> bool:
