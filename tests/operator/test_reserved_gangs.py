@@ -21,8 +21,10 @@ from thalweg_operator.reservations.steering.records.waves import UNORDERED, Wave
 
 from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
+from flowcore.model.selectors import LabelSelector, Requirement
 
 HELD = f"0/4 nodes are available: {HELD_MESSAGE}"
 
@@ -490,6 +492,21 @@ def test_the_place_of_one_that_a_policy_counts() -> None:
     world = SteeredCluster(constraints=[limit])
     pods = let_through_one(world)
     assert world.schedule(pods[1].key, [*"ac"]) == (FilterOutcome.HELD, [])
+
+
+def test_places_of_an_earlier_plan_go_first() -> None:
+    """Of equal pods that rules link; the chains of each plan are numbered from 1."""
+    world = SteeredCluster()
+    selector = LabelSelector((Requirement("app", "In", ("x",)),))
+    spread = {
+        "labels": (("app", "x"),),
+        "constraints": InterPodConstraints(spread=(SpreadConstraint("kubernetes.io/hostname", 1, selector),)),
+    }
+    (first,), (second,) = create(world, 1, "first", **spread), create(world, 1, "second", **spread)
+    plan(world, [first], "a", (2, 1))
+    plan(world, [second], "b", (1, 1))
+    assert world.schedule(second.key, [*"ab"]) == (FilterOutcome.STEERED, ["a"])
+    assert world.schedule(first.key, [*"bc"]) == (FilterOutcome.STEERED, ["b"])
 
 
 def test_the_place_of_one_whose_node_is_gone() -> None:

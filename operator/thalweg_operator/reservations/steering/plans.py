@@ -38,6 +38,7 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
     """
     records = state.nominations
     records.plan_count += 1
+    chains = records.chain_count
     queued: list[tuple[Pod, WavePosition]] = []
     unordered: list[Pod] = []
     for placement in planned:
@@ -52,11 +53,14 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
         if placement.atomic_group and pod.gated:
             group = PermitKey(records.plan_count, placement.atomic_group, placement.wave[1])
             records.permit_groups.join(group, pod.key, optional=placement.optional)
-        state.ledger.change(pod.key, since=state.now, group=group, wave=placement.wave, saving=placement.saving)
-        if placement.wave == UNORDERED:
+        # Chains of later plans have higher numbers: their places come later.
+        wave = UNORDERED if placement.wave == UNORDERED else (chains + placement.wave[0], placement.wave[1])
+        records.chain_count = max(records.chain_count, wave[0])
+        state.ledger.change(pod.key, since=state.now, group=group, wave=wave, saving=placement.saving)
+        if wave == UNORDERED:
             unordered.append(pod)
             continue
-        queued.append((pod, placement.wave))
+        queued.append((pod, wave))
         place_key = place_key_of(state, pod, placement.node)
         if place_key is not None and group is None:  # else its gate would open before those of its group
             expect_question(state, pod.key, place_key)

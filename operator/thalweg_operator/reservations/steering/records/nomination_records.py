@@ -46,6 +46,7 @@ class NominationRecords:
         hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
         last_sweep: when all nominations were last looked at.
         plan_count: plans so far.
+        chain_count: chains of waves in them.
     """
 
     arrivals: Arrivals
@@ -71,6 +72,7 @@ class NominationRecords:
     hit_rate: float = 1.0
     last_sweep: float = 0.0
     plan_count: int = 0
+    chain_count: int = 0
     _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
 
     @property
