@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import FilterOutcome
-from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
@@ -547,9 +546,9 @@ def test_one_wake_for_each_pod() -> None:
     """Also for one that gives its place up before kube-scheduler asks about it."""
     for order in permutations(range(4)):
         zones = Zones(*TWO_EACH)
-        zones.begin(tried=True)
+        sent = zones.begin(tried=True)
         assert all(zones.ask(zones.pods[at]) for at in order)
-        wakes = Counter(each.pod.name for each in zones.world.effects if isinstance(each, WakePod))
+        wakes = Counter(name for kind, name in (*sent, *zones.world.in_line) if kind == "wake")
         assert max(wakes.values()) == 1, (order, wakes)
 
 
