@@ -69,8 +69,8 @@ class WaveQueue:
             namespaces: labels of the namespaces.
         """
         waves_by_chain: dict[int, dict[int, dict[str, Pod]]] = {}
-        for pod, (chain, wave) in planned:
-            members = waves_by_chain.setdefault(chain, {}).setdefault(wave, {})
+        for pod, (chain_number, wave) in planned:
+            members = waves_by_chain.setdefault(chain_number, {}).setdefault(wave, {})
             members[pod.key] = pod
             self._waves[pod.key] = members
         chains = [
