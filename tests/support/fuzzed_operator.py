@@ -103,6 +103,7 @@ class FuzzedOperator:
             self.now += 1000
             self._look_after()
             self.state.take_changes()
+            self.state.shell.ledger.helped.take_freed()
             self.state.cluster.policies.age()
             self.state.pod_index.age()
             self.intern.drop_unused()
