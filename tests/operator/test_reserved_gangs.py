@@ -277,7 +277,7 @@ def test_a_pod_that_was_planned_beside_others_that_are_not_on_their_way_any_more
     (late,) = create(world, 1, "late", gang=gang(3))
     lose(world, pods[2], "gone")
     plan(world, [late], "a")
-    world.pass_time(0.0)
+    create(world, 1, "other")
     assert world.schedule(late.key) == (FilterOutcome.HELD, [])
 
 

@@ -560,8 +560,12 @@ def test_refused_on_a_node_that_changed_since_it_was_planned(world: SteeredClust
 
 
 def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
-    """Nor do a later plan's, where no rule links them (test_waves.py has those that a rule links)."""
-    pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
+    """But one of a later plan waits for that chain of the earlier one whose pods it counts."""
+    selector = LabelSelector((Requirement("app", "In", ("x",)),))
+    rules = InterPodConstraints(spread=(SpreadConstraint("example.com/rack", 5, selector),))
+    counted = {"labels": (("app", "x"),), "constraints": rules}
+    kinds = (counted, counted, {}, {}, counted)
+    pods = [world.pod(f"p{number}", f"u{number}", **kind) for number, kind in enumerate(kinds)]
     world.show()
     nodes_of = dict(zip(pods, "aabbc", strict=True))
     for pod in pods:
@@ -570,16 +574,12 @@ def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
     world.add_plan([ReservedPlacement(pod, nodes_of[pod], turn) for pod, turn in zip(pods, turns, strict=False)])
     world.add_plan([ReservedPlacement(pods[4], "c", (1, 1))])
     be_idle(world)
-    assert {write.pod.name for write in world.writes} == {"p0", "p2", "p4"}
-    world.settle()
-    world.schedule("ns/p2")
-    be_idle(world)
-    assert [write.pod.name for write in world.writes] == ["p3"]
-    world.settle()
-    world.schedule("ns/p3")
-    world.schedule("ns/p0")
-    be_idle(world)
-    assert [write.pod.name for write in world.writes] == ["p1"]
+    assert {write.pod.name for write in world.writes} == {"p0", "p2"}
+    for passed, begins in (("p2", ["p3"]), ("p0", ["p1"]), ("p1", ["p4"])):
+        world.settle()
+        world.schedule(f"ns/{passed}")
+        be_idle(world)
+        assert [write.pod.name for write in world.writes] == begins
 
 
 # --- units ---
