@@ -131,6 +131,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel("Answers a second", "ops", _rates("thalweg_extender_answers_total", "verb", "outcome")),
             Panel("Time of an answer", "s", _quantiles("thalweg_extender_seconds", "verb", "{{verb}}")),
+            Panel("Attempts held by cause, a second", "ops", _rates("thalweg_held_attempts_total", "cause")),
             Panel("Nominations by outcome, a second", "ops", _rates("thalweg_steered_total", "outcome")),
             Panel("Writes to pods that kube-scheduler binds, a second", "ops",
                   _rates("thalweg_steering_writes_total", "kind", "answer")),

@@ -150,6 +150,13 @@ class Metrics:
             ["outcome"],
             registry=r,
         )
+        self.held = Counter(
+            "thalweg_held_attempts",
+            "Attempts of kube-scheduler that ended because filter let no node pass, by cause: unplanned, elsewhere or "
+            "waiting.",
+            ["cause"],
+            registry=r,
+        )
         self.extender_answers = Counter(
             "thalweg_extender_answers", "Answers to kube-scheduler.", ["verb", "outcome"], registry=r
         )

@@ -4,6 +4,7 @@ import pytest
 from support.cluster_scenario import ClusterScenario
 from support.steering import count, no_plans
 
+from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.policies import SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,6 +31,25 @@ async def test_through_kube_scheduler(scene: ClusterScenario) -> None:
     assert await priced(scene) == before + 1
     assert await count(scene.operator, "thalweg_steering_writes_total", "nominate") == nominated
     assert await count(scene.operator, "thalweg_extender_answers_total", "filter", "held") == held
+
+
+async def test_beside_a_round_that_takes_long(scene: ClusterScenario) -> None:
+    """A pod that equals one of the last plan costs one attempt, though others wait; these wait for their plan."""
+    await scene.nodes("a", "b", "c", cpu="4")
+    await scene.create("first")
+    await scene.node_of("first")
+    with no_plans(scene):
+        await scene.create("other", "200m")  # no plan had such a pod
+        await scene.reason_of("other", HELD_MESSAGE)
+        before, unplanned = await priced(scene), await count(scene.operator, "thalweg_held_attempts_total", "unplanned")
+        assert unplanned >= 1
+        names = ["second", "third"]
+        for name in names:
+            await scene.create(name)
+        await scene.nodes_of(*names)
+        assert await priced(scene) == before + len(names)
+        assert await count(scene.operator, "thalweg_held_attempts_total", "unplanned") == unplanned
+    await scene.node_of("other")
 
 
 async def test_by_the_binder(scene: ClusterScenario) -> None:

@@ -51,10 +51,16 @@ class ExtenderView:
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         """Returns after the first round of a new pod, or after a time.
 
-        A pod that is held costs kube-scheduler a second attempt, and the API server three writes. While gangs that are
-        bound in part wait for the first plan of this process, no answer may give their room to anybody.
+        A pod that is held costs kube-scheduler a second attempt, and the API server three writes. So one that has no
+        plan by then gets a place without one, where it may. While gangs that are bound in part wait for the first plan
+        of this process, no answer may give their room to anybody.
         """
         await self._until_gangs_are_planned(extender_pod)
+        await self._until_first_round(extender_pod, nodes)
+        if not self.unavailable() and awaits_plan(self._shell.cluster, self._shell.ledger, extender_pod):
+            self._shell.apply(SchedulerAsks(extender_pod, nodes, may_wait=False))
+
+    async def _until_first_round(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
         latest, told, helped = loop.time() + LONGEST_WAIT, False, False
         while awaits_plan(cluster, ledger, extender_pod):

@@ -18,6 +18,7 @@ from thalweg_operator.reservations.effects import (
     Bind,
     BindClaim,
     ClearNomination,
+    CountHeld,
     CountMove,
     CountNomination,
     CountPlacement,
@@ -67,5 +68,6 @@ def handlers(
         CountMove: lambda effect: metrics.moves.labels(effect.outcome).inc(),
         CountPlacement: lambda effect: metrics.placements.labels(effect.outcome).inc(),
         CountNomination: lambda effect: metrics.steered.labels(effect.outcome).inc(),
+        CountHeld: lambda effect: metrics.held.labels(effect.cause).inc(),
         Log: lambda effect: _log.info(effect.event, **dict(effect.fields)),
     }

@@ -52,6 +52,7 @@ from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.events import (
     GateUnneeded,
+    PlanAsked,
     PlanMade,
     PodsBlocked,
     PodsUnplaced,
@@ -376,6 +377,8 @@ class RoundLoop:
         )
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
         selection = self._quarantine.choose(awake, now, in_turn, changes)
+        asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
+        self._shell.apply(PlanAsked(asked_for, keeps_room=holds))
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.

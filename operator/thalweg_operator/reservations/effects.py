@@ -228,6 +228,12 @@ class CountNomination(_Effect, frozen=True, gc=False):
     outcome: str
 
 
+class CountHeld(_Effect, frozen=True, gc=False):
+    """Why kube-scheduler was answered with no node: unplanned, elsewhere or waiting."""
+
+    cause: str
+
+
 class Log(_Effect, frozen=True, gc=False):
     """A line of the log, at level info."""
 
@@ -237,5 +243,13 @@ class Log(_Effect, frozen=True, gc=False):
 
 Write: TypeAlias = Bind | Allocate | ReleaseClaims | BindClaim | Nominate | ClearNomination | OpenGate | WakePod | Evict
 Effect: TypeAlias = (
-    Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
+    Write
+    | WriteCondition
+    | RequestRound
+    | ReconcileGates
+    | CountPlacement
+    | CountMove
+    | CountNomination
+    | CountHeld
+    | Log
 )

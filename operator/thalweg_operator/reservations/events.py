@@ -116,6 +116,18 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     volumes: tuple[VolumeChoice, ...] = ()
 
 
+class PlanAsked(_Event, frozen=True, gc=False):
+    """A plan was asked for.
+
+    Attributes:
+        pods: that it is to place, each with its policy.
+        keeps_room: whether room is kept for a gang.
+    """
+
+    pods: Sequence[tuple[Pod, Policy]]
+    keeps_room: bool = False
+
+
 class PlanMade(_Event, frozen=True, gc=False):
     """A part of a plan. A plan is carried out in bursts, so that other events have their turn between them.
 
@@ -203,10 +215,12 @@ class SchedulerAsks(_Event, frozen=True, gc=False):
 
     Attributes:
         nodes: those that it asks about.
+        may_wait: whether the answer may wait for that round; False: it waited too long, or waits for none now.
     """
 
     extender_pod: ExtenderPod
     nodes: Sequence[str]
+    may_wait: bool = True
 
 
 class SchedulerAnswered(_Event, frozen=True, gc=False):
@@ -268,6 +282,6 @@ class TimePassed(_Event, frozen=True, gc=False):
 
 
 ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet | ParentsFollowed
-PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | PricesUnknown | GateUnneeded
+PlanEvent: TypeAlias = PlanAsked | PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | PricesUnknown | GateUnneeded
 SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -38,7 +38,10 @@ class FakeCluster(Rounds):
 
     Attributes:
         attempts: pods that kube-scheduler is trying: UID, and nodes that passed.
+        answers_late: whether answers wait for no round any more: they waited too long.
     """
+
+    answers_late = False
 
     def start(self, *, policies_first: bool = False) -> None:
         """See ApiServer. kube-scheduler's attempts end."""
@@ -67,8 +70,9 @@ class FakeCluster(Rounds):
 
     def filter(self, pod: ExtenderPod, fits: Sequence[str]) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks which of the nodes pass."""
-        if awaits_plan(self.cluster, self.ledger, pod):
-            self.apply(SchedulerAsks(pod, fits))
+        for may_wait in (True, False) if self.answers_late else (True,):
+            if awaits_plan(self.cluster, self.ledger, pod):
+                self.apply(SchedulerAsks(pod, fits, may_wait))
         advice = self.advise(pod, fits)
         outcome, passed, _ = to_filter(advice, fits)
         if outcome is FilterOutcome.STEERED:

@@ -657,9 +657,15 @@ class SteeredPods(LedgerMachine):
                 world.change_pod(key, **self.CHANGES[what])
 
     @precondition(lambda self: self.world.schedulable())
-    @rule(at=st.integers(0, 4), fits=st.sampled_from((NODES, NODES, ("a",), ("b", "c"), ())), binds=st.booleans())
-    def scheduler_tries(self, at: int, fits: tuple[str, ...], binds: bool) -> None:  # noqa: FBT001
+    @rule(
+        at=st.integers(0, 4),
+        fits=st.sampled_from((NODES, NODES, ("a",), ("b", "c"), ())),
+        binds=st.booleans(),
+        late=st.booleans(),
+    )
+    def scheduler_tries(self, at: int, fits: tuple[str, ...], binds: bool, late: bool) -> None:  # noqa: FBT001
         key = pick(self.world.schedulable(), at)
+        self.world.answers_late = late
         self.world.attempt(key, fits)
         if binds:
             self.world.end_attempt(key, fails=False)

@@ -11,6 +11,7 @@ from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.events import (
     GateUnneeded,
+    PlanAsked,
     PlanMade,
     PlannedPlacement,
     PodsUnplaced,
@@ -89,7 +90,9 @@ class Rounds(ApiServer):
                 asked.append((pod, policy))
         takers = DeviceTakers(self.cluster, self.ledger).update({pod.key for pod, _ in asked}, fresh=True)
         self.cluster.devices.takers = tuple(takers or ())
-        snapshot = self._snapshot([(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None])
+        asked_for = [(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None]
+        self.apply(PlanAsked(asked_for))
+        snapshot = self._snapshot(asked_for)
         return Plan(self._plans, snapshot.generation, []), snapshot, policies
 
     def make_plan(self) -> None:

@@ -3,6 +3,10 @@
 A round for a single pod takes the node that costs least. Where no other pod waits, no rule between pods is involved and
 the last plan had such a pod, its prices say which node that is. The place is reserved like any other: room is looked at
 now, and the next round sees it. Each place takes the price of its node away, so sooner or later a round looks anew.
+
+Where others wait, a round plans them together. If it takes longer than kube-scheduler's first question may wait, a pod
+that the plan under way loses nothing by gets the cheapest node of the question likewise: to hold it would cost an
+attempt.
 """
 
 from __future__ import annotations
@@ -64,19 +68,21 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     return True
 
 
-def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
+def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str], *, may_wait: bool) -> bool:
     """Reserves the cheapest node for a new pod that kube-scheduler asks about, and returns whether there was one.
 
     Args:
         nodes: those that pass kube-scheduler's filters.
+        may_wait: whether the answer may wait for the pod's round; else others may wait beside it, and the node may be
+            dearer than others.
     """
     state.nominations.unasked.pop(pod.key, None)
-    if not _is_alone(state, pod):
+    if not (_is_alone(state, pod) if may_wait else _may_go_first(state, pod)):
         return False
     policy = state.policy_of(pod)
     assert policy is not None  # noqa: S101 - else it would not be alone
     ledger = state.ledger
-    for price, node in _cheap(state, pod, policy, nodes):
+    for price, node in _cheap(state, pod, policy, nodes, as_good=may_wait):
         if not infeasible_nodes(state, pod, [node]) and _reserve(state, pod, node, Owner.STEERING):
             ledger.change(pod.key, since=state.now, phase=Phase.RESERVED, saving=price)
             expect_question(state, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
@@ -117,25 +123,27 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
     return True
 
 
-def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
-    """The prices of the last plan, if they say what a round would do."""
+def _prices(state: SteeringState, pod: Pod, policy: Policy, *, as_good: bool = True) -> PlannedPrices | None:
+    """The prices of the last plan; ``as_good``: if they say what a round would do."""
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
-    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in records.firm:
+    if prices is None or not prices.tolerance or (as_good and (pod.pod_class, policy.name) not in records.firm):
         return None
     return prices if state.now - prices.made <= PRICES_HOLD else None
 
 
-def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The cheapest of these nodes, if they are as good as the cheapest node of the plan."""
-    records, prices = state.nominations, _prices(state, pod, policy)
+def _cheap(
+    state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str], *, as_good: bool
+) -> Iterator[tuple[int, str]]:
+    """The cheapest of these nodes; ``as_good``: if they are as good as the cheapest node of the plan."""
+    records, prices = state.nominations, _prices(state, pod, policy, as_good=as_good)
     dearest = None if prices is None else prices.dearest
     if prices is None or dearest is None:
         return
     priced = (
         (price, position)
         for position, name in enumerate(nodes)
-        if (price := records.price(prices, name)) is not None and price <= dearest
+        if (price := records.price(prices, name)) is not None and (price <= dearest or not as_good)
     )
     for price, position in nsmallest(_MOST_NODES, priced):
         if not state.cluster.node_changed_since(nodes[position], prices.generation):
@@ -144,10 +152,34 @@ def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str])
 
 def _is_alone(state: SteeringState, pod: Pod) -> bool:
     """Whether the cheapest node is all that a round would look for."""
+    return (
+        state.now - state.nominations.lone_at >= APART
+        and _only_room_counts(state, pod)
+        and not _others_wait(state.cluster, state.ledger, pod)
+        and not _is_counted(state, pod)
+    )
+
+
+def _may_go_first(state: SteeringState, pod: Pod) -> bool:
+    """Whether the plan under way loses nothing by it that a pod gets a place first."""
+    cluster, ledger = state.cluster, state.ledger
+
+    def was_in_vain(planned: Pod) -> bool:
+        record = ledger.known_record(planned)
+        return record is not None and record.unplaced
+
+    return (
+        _only_room_counts(state, pod)
+        and not _is_counted(state, pod)
+        and not state.nominations.under_way.comes_before(pod, cluster.namespaces, was_in_vain)
+    )
+
+
+def _only_room_counts(state: SteeringState, pod: Pod) -> bool:
+    """Whether a new pod without a place needs room on a node, and nothing else."""
     cluster, ledger, policy = state.cluster, state.ledger, state.policy_of(pod)
     return (
         policy is not None
-        and state.now - state.nominations.lone_at >= APART
         and not state.is_delivering
         and not ledger.ends
         and pod.key not in ledger.reservations
@@ -156,10 +188,13 @@ def _is_alone(state: SteeringState, pod: Pod) -> bool:
         and _is_priced_by_class(policy)
         and not delivery_of(policy).blocked(pod)
         and not cluster.queues.of(pod, cluster.namespaces)
-        and not _others_wait(cluster, ledger, pod)
-        and not cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
-        and not counted_by_others(state, pod.signature)
     )
+
+
+def _is_counted(state: SteeringState, pod: Pod) -> bool:
+    """Whether anti-affinity of a pod that has a node, or a rule of a reserved pod, speaks of a pod."""
+    anti_affinity = state.cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
+    return bool(anti_affinity) or counted_by_others(state, pod.signature)
 
 
 def _is_plain(pod: Pod) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flowcore.model.advice import UNSEEN_MESSAGE
+from flowcore.model.advice import UNSEEN_MESSAGE, ExtenderPod
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     ClearNomination,
+    CountHeld,
     CountNomination,
     Log,
     Nominate,
@@ -19,7 +20,7 @@ from thalweg_operator.reservations.effects import (
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.advise import is_taken_back, watched_pod
+from thalweg_operator.reservations.steering.advise import awaits_plan, is_taken_back, watched_pod
 from thalweg_operator.reservations.steering.gangs_under_way import bound_elsewhere, lacks_others
 from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
@@ -152,12 +153,12 @@ def _adopt(state: SteeringState, pod: Pod) -> None:
 
 
 def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
-    """kube-scheduler asks about a new pod, and waits for its first round where it gets no place before."""
+    """kube-scheduler asks about a new pod, and may wait for its first round where it gets no place before."""
     pod = watched_pod(state.cluster, event.extender_pod)
     if pod is None:
         return
     state.nominations.last_question = state.now
-    if reserve_when_asked(state, pod, event.nodes):
+    if reserve_when_asked(state, pod, event.nodes, may_wait=event.may_wait) or not event.may_wait:
         return
     record = state.ledger.known_record(pod)
     if record is None or record.plannable_since is None:  # else its round is under way
@@ -173,6 +174,8 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     ledger, key, now = state.ledger, pod.key, state.now
     records = state.nominations
     records.unseen_wakes.pop(key, None)
+    if event.outcome == "held":
+        state.effects.append(CountHeld(_cause(state, asked, nomination_of(ledger, key))))
     until = now + (PROVISIONING_SECONDS if pod.claims_volumes else _PASSING_SECONDS)
     if ledger.in_flight.is_let_through(key) and not event.passed:
         may_lack(state, pod)  # the attempt in which it was let through has failed
@@ -207,6 +210,13 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
             check_later(state, key, GRACE)
     if event.outcome == "held":
         _held(state, pod, reservation, asked.nominated)
+
+
+def _cause(state: SteeringState, asked: ExtenderPod, nomination: Reservation | None) -> str:
+    """Why an attempt comes to nothing."""
+    if nomination is not None:
+        return "elsewhere"
+    return "unplanned" if awaits_plan(state.cluster, state.ledger, asked) else "waiting"
 
 
 def _passed(state: SteeringState, reservation: Reservation, place: Place) -> None:

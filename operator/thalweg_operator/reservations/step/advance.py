@@ -25,6 +25,7 @@ from thalweg_operator.reservations.events import (
     NodeRemoved,
     ObjectSet,
     ParentsFollowed,
+    PlanAsked,
     PlanMade,
     PodPut,
     PodRemoved,
@@ -42,6 +43,7 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.gangs_under_way import find_begun_gangs, take_back_gangs
+from thalweg_operator.reservations.steering.records.plan_under_way import PlanUnderWay
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.before_binding import leftovers, preparing, releasing
@@ -79,6 +81,8 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             watches.pod_removed(state, event.key)
         case NodePut() | NodeRemoved() | NamespaceSet() | ObjectSet() | ParentsFollowed():
             watches.object_event(state, event)
+        case PlanAsked():
+            records.under_way = PlanUnderWay(event.pods, keeps_room=event.keeps_room)
         case PlanMade():
             plans.plan_made(state, event)
         case PodsUnplaced():

@@ -1,10 +1,10 @@
-"""Which pods the rules of reserved pods count: if such a pod went elsewhere, the plan might not hold any more."""
+"""Which pods the rules of planned pods count: if such a pod went elsewhere, the plan might not hold any more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from flowcore.model.pod_index import PodMatch, PodSignature
+from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature
 from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.selectors import Labels
 from flowcore.rules.topology.domain_limits import limit_match
@@ -12,7 +12,7 @@ from thalweg_operator.reservations.steering.records.linked_chains import orderin
 
 
 class CountedPods:
-    """What affinity, spread and limits count. Anti-affinity is not here: it is asked node by node.
+    """What affinity, spread and limits count, and what anti-affinity speaks of where nobody asks that node by node.
 
     Attributes:
         known: whether ``learn`` was called since ``forget``.
@@ -22,16 +22,20 @@ class CountedPods:
         self.forget()
 
     def forget(self) -> None:
-        """Other pods are reserved, or by other policies."""
+        """Other pods are planned, or by other policies."""
         self.known = False
         self._index: ScopedIndex[PodMatch] = ScopedIndex()
         self._counting: dict[PodMatch, set[PodSignature]] = {}
 
-    def learn(self, signatures: Iterable[PodSignature]) -> None:
-        """Takes the signatures of all reserved pods with rules."""
+    def learn(self, signatures: Iterable[PodSignature], *, apart: bool = False) -> None:
+        """Takes the signatures of all planned pods with rules.
+
+        Args:
+            apart: whether their anti-affinity is among the rules.
+        """
         self.known = True
         for signature in dict.fromkeys(signatures):
-            for match in _matches(signature):
+            for match in _matches(signature, apart=apart):
                 self._index.add(match)
                 self._counting.setdefault(match, set()).add(signature)
 
@@ -44,7 +48,9 @@ class CountedPods:
         )
 
 
-def _matches(signature: PodSignature) -> Iterator[PodMatch]:
+def _matches(signature: PodSignature, *, apart: bool) -> Iterator[PodMatch]:
     yield from ordering_matches(signature)
     if signature.constraints is not None:
         yield from (limit_match(limit) for limit in signature.constraints.limits)
+        if apart:
+            yield from (AffinityMatch((term,)) for term in signature.constraints.anti_affinity)

@@ -12,6 +12,7 @@ from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.records.permit_groups import PermitGroups
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, PlacePool
+from thalweg_operator.reservations.steering.records.plan_under_way import PlanUnderWay
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.records.waves import WaveQueue
 
@@ -38,6 +39,7 @@ class NominationRecords:
         lone_at: when a pod last got a place without a round.
         unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
+        under_way: the plan that is being made, or was made last.
         started: cluster and policies are known.
         begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
         begun_until: how long answers to kube-scheduler wait for that plan.
@@ -64,6 +66,7 @@ class NominationRecords:
     lone_at: float = 0.0
     unasked: dict[str, float] = field(default_factory=dict)
     counted_pods: CountedPods = field(default_factory=CountedPods)
+    under_way: PlanUnderWay = field(default_factory=PlanUnderWay)
     started: bool = False
     begun: frozenset[str] = frozenset()
     begun_until: float = NEVER
@@ -131,6 +134,7 @@ class NominationRecords:
     def planned(self) -> None:
         """A plan was carried out: nobody waits for the first one any more."""
         self.begun, self.begun_until = frozenset(), NEVER
+        self.under_way = PlanUnderWay(keeps_room=self.under_way.keeps_room)
 
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""

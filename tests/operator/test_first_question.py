@@ -1,0 +1,306 @@
+"""A new pod whose plan is late: kube-scheduler's first question finds it a place, unless the plan would lose by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster, asked
+from support.fake_cluster.eviction_scene import EvictionScene
+from support.fake_cluster.steered import SteeredCluster
+from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.delivery import extender_view
+from thalweg_operator.reservations.effects import CountHeld, Nominate
+from thalweg_operator.reservations.events import Event, PlanAsked, PlanMade, PricesPlanned
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
+
+from flowcore.model.backfill_history import BackfillRecord
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.constraints import Conflict
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.selectors import LabelSelector, Requirement
+
+CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
+HUGE = PodClass(requests=(("cpu", 4000),))
+STEERED = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
+NAMES = ("a", "b", "c")
+LABELS = (("app", "web"),)
+WEB = LabelSelector((Requirement("app", "In", ("web",)),))
+NEAR_WEB = (AffinityTerm(HOSTNAME, WEB, (NAMESPACE,)),)
+NEAR_DB = (AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "In", ("db",)),)), (NAMESPACE,)),)
+LIMITED = Policy(
+    "limited",
+    selects=Selects(scheduler_names=("limited",)),
+    delivery=Delivery.EXTENDER,
+    constraints=(Conflict("apart", WEB, HOSTNAME),),
+)
+KEY = f"{NAMESPACE}/p"
+
+
+def gang(size: int) -> GangRef:
+    return GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=size))
+
+
+def world_of(*waiting: dict[str, Any], policies: tuple[Policy, ...] = (STEERED, LIMITED)) -> FakeCluster:
+    """The last plan had a small pod; the next one, for these pods, is being made."""
+    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 400), ("pods", 10))) for name in NAMES]
+    world = FakeCluster(nodes, policies)
+    create(world, "first")
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    world.now += 1
+    for number, fields in enumerate(waiting):
+        create(world, f"w{number}", **fields)
+    world.show()
+    world.make_plan()
+    return world
+
+
+def create(world: FakeCluster, name: str, **fields: Any) -> Pod:
+    return world.create_pod(name, **{"pod_class": CLASS, "scheduler_name": STEERED_NAME, **fields})
+
+
+def price(world: FakeCluster, *codes: int, policy: Policy = STEERED) -> None:
+    """A plan says what the nodes cost one more small pod."""
+    world.ledger.begin_plan()
+    positions = {name: number for number, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(CLASS, policy.name, positions, 0, 1, codes, 1, world.cluster.generation))
+
+
+def first_question(
+    world: FakeCluster, nodes: tuple[str, ...] = NAMES, *, late: bool = True, **fields: Any
+) -> tuple[FilterOutcome, list[str]]:
+    """A pod comes, and kube-scheduler asks about it; ``late``: the answer waits for no plan."""
+    create(world, "p", **{"labels": LABELS, **fields})
+    world.show()
+    world.answers_late = late
+    return world.ask(KEY, nodes)
+
+
+def causes(world: FakeCluster) -> list[str]:
+    """Why attempts came to nothing."""
+    return [each.cause for each in world.effects if isinstance(each, CountHeld)]
+
+
+# --- what the plan loses nothing by ---
+
+LOSES_NOTHING: dict[str, list[dict[str, Any]]] = {
+    "a pod without rules": [{"pod_class": LARGE}],
+    "a rule about others": [{"constraints": InterPodConstraints(anti_affinity=NEAR_DB)}],
+    "a gang of a lower priority": [
+        {"pod_class": msgspec.structs.replace(LARGE, priority=-1), "gang": gang(2)},
+        {"pod_class": msgspec.structs.replace(LARGE, priority=-1), "gang": gang(2)},
+    ],
+}
+
+
+@pytest.mark.parametrize("waiting", LOSES_NOTHING)
+def test_a_late_plan_costs_no_attempt(waiting: str) -> None:
+    """The pod gets a node of the question, and nothing is nominated. The plan has its places all the same."""
+    world = world_of(*LOSES_NOTHING[waiting])
+    assert first_question(world, ("b", "c")) == (FilterOutcome.STEERED, ["b"])
+    reservation = world.ledger.reservations[KEY]
+    assert (reservation.node, reservation.phase, reservation.owner) == ("b", Phase.PASSED, Owner.STEERING)
+    assert not [each for each in world.writes if isinstance(each, Nominate)]
+    assert not causes(world)
+    world.deliver(10)
+    governed = [key for key, pod in world.cluster.waiting.items() if pod.scheduler_name == STEERED_NAME]
+    assert set(governed) == set(world.ledger.reservations)
+
+
+def test_an_answer_that_may_wait_waits() -> None:
+    """A plan of all says more than the last one's prices. A pod that is held all the same is counted."""
+    world = world_of({"pod_class": LARGE})
+    assert first_question(world, late=False) == (FilterOutcome.HELD, [])
+    assert causes(world) == ["unplanned"]
+
+
+def test_a_gang_that_was_planned_in_vain_stops_nobody() -> None:
+    """The plan has no node for it now either; it would have kept the pods of others out for as long as it waits."""
+    world = world_of({"pod_class": HUGE, "gang": gang(2)}, {"pod_class": HUGE, "gang": gang(2)})
+    world.deliver(10)
+    world.make_plan()
+    assert first_question(world)[0] == FilterOutcome.STEERED
+
+
+def test_a_dear_node_is_better_than_none() -> None:
+    """Where the answer may wait, only nodes will do that are as good as the cheapest one of all."""
+    world = world_of({"pod_class": LARGE})
+    price(world, 0, 10, 5)
+    assert first_question(world, ("b", "c")) == (FilterOutcome.STEERED, ["c"])
+
+
+def test_room_that_is_reserved_for_others_is_theirs() -> None:
+    """Not what the last plan promised, nor what another pod got by a late answer."""
+    world = world_of(*({"pod_class": LARGE} for _ in range(5)))
+    world.deliver(10)  # 1,100 of 1,200 are reserved
+    create(world, "late", pod_class=LARGE)
+    world.show()
+    world.make_plan()
+    [free] = [name for name in NAMES if sum(world.cluster.occupancy.usage_of(name).amounts.values()) < 400]
+    price(world, 0, 0, 0)
+    assert first_question(world) == (FilterOutcome.STEERED, [free])
+    create(world, "q")
+    world.show()
+    assert world.ask(f"{NAMESPACE}/q", NAMES)[0] == FilterOutcome.HELD
+
+
+# --- what comes first ---
+
+COMES_FIRST: dict[str, list[dict[str, Any]]] = {
+    "a higher priority": [{"pod_class": msgspec.structs.replace(LARGE, priority=1)}],
+    "a gang": [{"pod_class": LARGE, "gang": gang(2)}, {"pod_class": LARGE, "gang": gang(2)}],
+    "anti-affinity to it": [{"constraints": InterPodConstraints(anti_affinity=NEAR_WEB)}],
+    "affinity to it": [{"constraints": InterPodConstraints(affinity=NEAR_WEB), "labels": LABELS}],
+    "a spread that counts it": [
+        {"constraints": InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, WEB),)), "labels": LABELS}
+    ],
+    "a limit that counts it": [{"labels": LABELS, "scheduler_name": "limited"}],
+}
+
+
+@pytest.mark.parametrize("waiting", COMES_FIRST)
+def test_what_a_plan_may_lose_a_place_by(waiting: str) -> None:
+    """Then the pod waits for its plan. Once the other one was carried out, nothing stands in the way."""
+    world = world_of(*COMES_FIRST[waiting])
+    assert first_question(world) == (FilterOutcome.HELD, [])
+    assert causes(world) == ["unplanned"]
+    world.deliver(10)
+    assert world.ledger.reservations.keys() >= {f"{NAMESPACE}/w{number}" for number in range(len(COMES_FIRST[waiting]))}
+    create(world, "q")
+    world.show()
+    assert world.ask(f"{NAMESPACE}/q", NAMES)[0] == FilterOutcome.STEERED
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["a plan under way", "between two plans"])
+def test_room_that_is_kept_for_a_gang(*, ended: bool) -> None:
+    """The operator does not know which room that is."""
+    world = world_of()
+    world.apply(PlanAsked([], keeps_room=True))
+    if ended:
+        world.apply(PlanMade(99, world.cluster.generation, ()))
+    create(world, "other", pod_class=LARGE)
+    assert first_question(world)[0] == FilterOutcome.HELD
+
+
+NEEDS_A_PLAN: dict[str, dict[str, Any]] = {
+    "a rule of its own": {"constraints": InterPodConstraints(anti_affinity=NEAR_WEB)},
+    "a gang": {"gang": gang(1)},
+    "another class": {"pod_class": PodClass(requests=(("cpu", 50),))},
+    "limits of its policy": {"scheduler_name": "limited"},
+}
+
+
+@pytest.mark.parametrize("needs", NEEDS_A_PLAN)
+def test_a_pod_that_needs_a_plan(needs: str) -> None:
+    """More than room on a node counts for it, or no plan has had such a pod."""
+    world = world_of({"pod_class": LARGE})
+    price(world, 0, 0, 0, policy=LIMITED)
+    assert first_question(world, **NEEDS_A_PLAN[needs])[0] == FilterOutcome.HELD
+
+
+def test_nodes_change_all_the_time(world: SteeredCluster) -> None:
+    """Where the answer may wait, one of them may be cheaper now. Those that did not change cost what they cost."""
+    world.put_node(Node("a", allocatable=(("cpu", 200), ("pods", 10))))
+    pods = [world.pod(f"p{number}", f"u{number}") for number in range(3)]
+    world.show()
+    world.answers_late = True
+    answers = [world.ask(pod.key, nodes)[1] for pod, nodes in zip(pods, (["a"], NAMES, NAMES), strict=True)]
+    assert answers == [[], ["b"], ["c"]]
+
+
+CHANGES: dict[str, Callable[[FakeCluster], object]] = {
+    "prices of long ago": lambda world: world.pass_time(PRICES_HOLD + 1),
+    "a plan in hand": lambda world: world.apply(PlanMade(99, world.cluster.generation, (), last=False)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_prices_that_hold_no_more(change: str) -> None:
+    """Then nothing is known without a plan."""
+    world = world_of({"pod_class": LARGE})
+    CHANGES[change](world)
+    assert first_question(world)[0] == FilterOutcome.HELD
+
+
+# --- who asks, and who plans ---
+
+
+@pytest.fixture
+def world() -> SteeredCluster:
+    """The last plan had prices for small pods, and a large pod waits for a round."""
+    world = SteeredCluster()
+    world.pod("other", "v", pod_class=LARGE)
+    world.show()
+    price(world, 0, 0, 0)
+    world.now += 1
+    return world
+
+
+async def test_the_answer_waits_before(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And while no answer waits for rounds, the next pod gets its place at once."""
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    slow, next_pod = world.pod("slow", "s"), world.pod("next", "n")
+    world.show()
+    await world.view.until_planned(asked(slow), NAMES)
+    assert world.schedule(slow.key)[0] == FilterOutcome.STEERED
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    await world.view.until_planned(asked(next_pod), NAMES)
+    assert world.schedule(next_pod.key)[0] == FilterOutcome.STEERED
+    assert not world.write_kinds
+    assert not causes(world)
+
+
+async def test_a_plan_in_time_is_followed(world: SteeredCluster) -> None:
+    """No place is looked for beside it."""
+    pod = world.pod()
+    world.show()
+    world.plan_pod(pod.key, "c")
+    await world.view.until_planned(asked(pod), NAMES)
+    assert world.schedule(pod.key, NAMES) == (FilterOutcome.STEERED, ["c"])
+
+
+async def test_who_leads_no_more_reserves_nothing(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the answer waited, another replica took over."""
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    pod = world.pod()
+    world.show()
+    world.view.unavailable = lambda: "another replica leads"
+    await world.view.until_planned(asked(pod), NAMES)
+    assert pod.key not in world.ledger.reservations
+
+
+def test_why_attempts_come_to_nothing(world: SteeredCluster) -> None:
+    """A place elsewhere, or no place at all."""
+    pod, waits = world.pod(), world.pod("waits", "w")
+    world.show()
+    assert world.plan_pod(pod.key, "a")
+    world.set_free(waits)
+    world.ask(pod.key, ["unknown"])
+    world.ask(waits.key, NAMES)
+    assert causes(world) == ["elsewhere", "waiting"]
+
+
+async def test_a_round_says_which_pods_it_plans() -> None:
+    """And whether room is kept for a gang, by what the round before said."""
+    scene, events = EvictionScene(), list[Event]()
+    scene.state.shell.observers.append(events.append)
+    scene.node("n")
+    scene.pod("p", 100, scheduler_name=STEERED_NAME)
+    await scene.turn(1)
+    scene.loop._builder.backfill_records = (BackfillRecord("gang", scene.now + 60, 0.0, 1.0),)
+    scene.pod("q", 100)
+    await scene.turn(1)
+    told = [each for each in events if isinstance(each, PlanAsked) and each.pods]
+    named = [([(pod.name, policy.name) for pod, policy in each.pods], each.keeps_room) for each in told]
+    assert named == [([("p", "steered")], False), ([("q", "own")], True)]
