@@ -237,7 +237,8 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     scene = full_nodes(2, pods=1)
     scene.node("n2")
     for name in ("g0", "g1", "g2"):
-        urgent(scene, name, 900, gang=of_gang(3), scheduler_name=scheduler)
+        tried = "0/3 nodes are available: 3 Insufficient cpu."
+        urgent(scene, name, 900, gang=of_gang(3), scheduler_name=scheduler, unschedulable_message=tried)
     await scene.turn(2)
     calls = scene.dry_runs()
     assert sorted(each.pod.name for each in calls) == ["n0-0", "n1-0"]
