@@ -54,11 +54,13 @@ def earlier_chains(
                 readers.setdefault(match, set()).add(number)
     for match, reading in readers.items():
         counted = {int(number) for number in index.matching_pods(match).by_node}
-        for one, other in ((reading, counted), (counted, reading)):
-            for later in (number for number in one if number >= len(earlier)):
+        for later_chains, linked in ((reading, counted), (counted, reading)):
+            for later in (number for number in later_chains if number >= len(earlier)):
                 own_set = sets[later]
                 before[later - len(earlier)].update(
-                    number for number in other if number < len(earlier) and (own_set is None or sets[number] != own_set)
+                    number
+                    for number in linked
+                    if number < len(earlier) and (own_set is None or sets[number] != own_set)
                 )
     return before
 
