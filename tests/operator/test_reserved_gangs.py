@@ -485,6 +485,21 @@ def test_the_place_of_one_that_may_be_on_its_way() -> None:
     assert world.schedule(other.key) == (FilterOutcome.STEERED, ["a"])
 
 
+def test_whole_attempts_that_follow_each_other_at_once() -> None:
+    """Once a pod of the attempt before is asked about again, its others are not on their way: their places are free."""
+    world = SteeredCluster()
+    pods = create(world, 3, gang=gang(3))
+    plan(world, pods, "abc", (1, 1), (1, 2), (1, 3))
+    for pod, node in zip(pods[:2], "ab", strict=True):
+        assert world.schedule(pod.key, [node]) == (FilterOutcome.STEERED, [node])
+    assert world.schedule(pods[2].key, ["d"]) == (FilterOutcome.HELD, [])
+    # The attempt has failed, and the first pod is taken last now: its node is legal for the others until then.
+    world.now += 0.01
+    assert world.schedule(pods[1].key, ["b"]) == (FilterOutcome.STEERED, ["b"])
+    assert world.schedule(pods[2].key, ["a"]) == (FilterOutcome.STEERED, ["a"])
+    assert world.schedule(pods[0].key, ["c"]) == (FilterOutcome.STEERED, ["c"])
+
+
 def test_the_place_of_one_that_a_policy_counts() -> None:
     """If that one is on its way after all, there were two, and kube-scheduler counts for no policy."""
     limit = {"name": "one", "conflict": {"pods": {}, "topologyKey": "kubernetes.io/hostname", "maxPerDomain": 1}}

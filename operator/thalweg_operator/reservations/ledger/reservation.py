@@ -51,6 +51,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         passed_at: when filter last let the pod through; NEVER: it did not.
+        passed_again: whether it had let the pod through before, and that attempt came to nothing.
         wave: chain and wave of a nomination.
         retries: how often an erased nomination was written again, or the place was kept after a refused binding.
         maybe_bound: its binding may have been carried out; the watch does not show it yet.
@@ -84,6 +85,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     waits_since: float = NEVER
     since: float = NEVER
     passed_at: float = NEVER
+    passed_again: bool = False
     group: PermitKey | None = None
     wave: tuple[int, int] = (0, 0)
     retries: int = 0

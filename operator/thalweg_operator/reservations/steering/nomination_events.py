@@ -225,9 +225,9 @@ def _passed(state: SteeringState, reservation: Reservation, place: Place) -> Non
     if place.node != reservation.node and place.holder in ledger.reservations:
         _take(state, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
-        ledger.change(key, phase=Phase.PASSED, since=state.now, passed_at=state.now)
+        ledger.change(key, phase=Phase.PASSED, since=state.now, passed_at=state.now, passed_again=False)
     else:
-        ledger.change(key, passed_at=state.now)
+        ledger.change(key, passed_at=state.now, passed_again=True)
     pass_wave(state, key)
 
 

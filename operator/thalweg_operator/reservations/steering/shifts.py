@@ -24,7 +24,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import value_of
 from thalweg_operator.reservations.ledger.feasibility import fits_now, holds, infeasible_nodes
 from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.reservation import Reservation
+from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import place_key_of
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
@@ -98,20 +98,25 @@ def find_place(
 def _let_through(
     state: SteeringState, pod: Pod, place_key: PlaceKey, nodes: Sequence[str], until: float
 ) -> Iterator[str]:
-    """Equal pods of a pod's gang that were let through to these nodes until then, and are not bound.
+    """Equal pods of a pod's gang that were let through to these nodes until then, or in vain, and are not bound.
 
-    kube-scheduler may try the pods of a gang as a whole, and then all of them again. If one of these pods is on its way
-    after all, there is one pod more at its place: kube-scheduler counts it, but not for policies and NUMA zones.
+    kube-scheduler may try the pods of a gang as a whole, and then all of them again. If it came to one of them again,
+    the attempt that let the others through came to nothing. If one of these pods is on its way after all, there is one
+    pod more at its place: kube-scheduler counts it, but not for policies and NUMA zones.
     """
-    among = frozenset(nodes)
-    for key in () if pod.gang is None else state.cluster.gangs.members(pod.gang.key)[0]:
-        held = state.ledger.reservations.get(key)
-        node = None if held is None else state.cluster.nodes.get(held.node)
+    among, reservations = frozenset(nodes), state.ledger.reservations
+    keys = () if pod.gang is None else state.cluster.gangs.members(pod.gang.key)[0]
+    let_through = [
+        (key, held)
+        for key in keys
+        if (held := reservations.get(key)) is not None and held.is_nomination and held.phase is Phase.PASSED
+    ]
+    again = max((held.passed_at for _, held in let_through if held.passed_again), default=NEVER)
+    for key, held in let_through:
+        node = state.cluster.nodes.get(held.node)
         if (
-            held is not None
-            and node is not None
-            and (held.is_nomination, held.phase) == (True, Phase.PASSED)
-            and held.passed_at <= until
+            node is not None
+            and (held.passed_at <= until or held.passed_at < again)
             and node.name in among
             and place_key.fits(held.pod)
             and place_key.admits(node)
