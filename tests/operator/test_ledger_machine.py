@@ -347,6 +347,34 @@ class SteeringMachine(SteeredPods, Disturbances):
                 assert pod.nominated_node != pod.planned_node, "a nomination of ours that nobody ends"
 
 
+class SteeredGangMachine(SteeringMachine):
+    """Pods of a gang that needs two: none is let through that lacks the other, unless the gang has begun."""
+
+    KINDS: ClassVar = {name: {**fields, "gang": gang("g", 2)} for name, fields in SteeringMachine.KINDS.items()}
+    CHANGES: ClassVar = {
+        **SteeringMachine.CHANGES,
+        "is deleted": CHANGES["is deleted"],
+        "ends": CHANGES["ends"],
+        "is bound": {},
+    }
+
+    @precondition(lambda self: self.world.plan is None and self.world.cluster.waiting)
+    @rule(drawn=st.lists(st.tuples(st.sampled_from(NODES), st.sampled_from((0, 1, 2))), min_size=3, max_size=3))
+    def the_gang_is_planned(self, drawn: list[tuple[str, int]]) -> None:
+        """All of its pods that have no place."""
+        world = self.world
+        pods = [pod for key, pod in world.cluster.waiting.items() if key not in world.ledger.reservations]
+        placements = []
+        for pod, (node, wave) in zip(pods, drawn, strict=False):
+            policy = world.cluster.policies.of(pod, world.cluster.namespaces)
+            if policy is not None and node in world.cluster.nodes:
+                at = (1, wave) if wave else (0, 0)
+                placements.append(PlannedPlacement(pod, policy, node, at, "g", optional=False, saving=0))
+        if placements:
+            world.bring(Plan(0, world.cluster.generation, placements))
+            world.deliver(10)
+
+
 class GangMachine(Gangs):
     """A gang whose bindings are refused, lost or late is whole or absent at rest."""
 
@@ -435,12 +463,14 @@ AnyMachine.TestCase.settings = settings(
     phases=[HypothesisPhase.reuse, HypothesisPhase.generate, HypothesisPhase.shrink],
 )
 SteeringMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30)
+SteeredGangMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 GangMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=12)
 ClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 VolumeClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 PreemptionMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 MoveMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 TestAnyMachine, TestSteeringMachine = AnyMachine.TestCase, SteeringMachine.TestCase
+TestSteeredGangMachine = SteeredGangMachine.TestCase
 TestGangMachine, TestClaimMachine, TestVolumeClaimMachine, TestPreemptionMachine, TestMoveMachine = (
     GangMachine.TestCase,
     ClaimMachine.TestCase,
