@@ -1,4 +1,4 @@
-"""Writes the status of each policy: conditions, pod counts and its last round. Unchanged status is not written."""
+"""Writes the status of each policy: conditions, pod counts and its last round, when it is due (due.py)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
+from thalweg_operator.delivery.status.due import WrittenStatus, is_due
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.reports.round_reports import ProposedEviction, RoundReports
 from thalweg_operator.policies import auto_waiting
@@ -58,7 +59,8 @@ class PolicyStatus:
         self._on_written, self._usage_condition = on_written, usage_condition
         self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports
         self._gate_admission = gate_admission
-        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
+        #: By uid.
+        self._written: dict[str, WrittenStatus] = {}
         self._condition_since: dict[tuple[str, str], tuple[str, str]] = {}
 
     async def run(self) -> None:
@@ -87,7 +89,7 @@ class PolicyStatus:
     def _prune(self, records: list[PolicyRecord]) -> None:
         """Forgets policies that are gone."""
         uids = {standing.uid for standing in records}
-        self._written = {name: each for name, each in self._written.items() if each[0] in uids}
+        self._written = {uid: each for uid, each in self._written.items() if uid in uids}
         self._condition_since = {key: each for key, each in self._condition_since.items() if key[0] in uids}
 
     async def _counts(self) -> PolicyCoverages:
@@ -101,18 +103,18 @@ class PolicyStatus:
 
     async def _write(self, record: PolicyRecord, counts: PolicyCoverage) -> bool:
         """Writes one status; returns whether the API server takes writes, so that others need not be tried if not."""
-        status = self._status(record, counts)
-        if self._written.get(record.name) == (record.uid, status):
+        status, written = self._status(record, counts), self._written.get(record.uid)
+        now = asyncio.get_running_loop().time()
+        if not is_due(written, status, now):
             return True
         body = msgspec.json.encode({"metadata": {"uid": record.uid}, "status": status})
         path = api_path(POLICIES_PATH, record.name, "status")
         try:
             await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-            uid, before = self._written.get(record.name, ("", None))
-            before = before if uid == record.uid else None
+            before = None if written is None else written.status
             self._on_written(record, before, status)
             _log_proposals(record, before, status)
-            self._written[record.name] = (record.uid, status)
+            self._written[record.uid] = WrittenStatus(status, now)
         except Refused as error:
             if error.status == 404:
                 self._policies.forget(record.name, record.uid)

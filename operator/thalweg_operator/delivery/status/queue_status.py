@@ -1,4 +1,4 @@
-"""Writes the status of each FlowQueue: shares, pod counts and its condition. Unchanged status is not written."""
+"""Writes the status of each FlowQueue: shares, pod counts and its condition, when it is due (due.py)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from flowcore.model.queues import Queue, QueueShare
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.writes.events import timestamp
+from thalweg_operator.delivery.status.due import WrittenStatus, is_due
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.reports.round_reports import RoundReports
 
@@ -33,7 +34,8 @@ class QueueStatus:
     def __init__(self, api_client: ApiClient, cluster: Cluster, reports: RoundReports, on_written: OnWritten) -> None:
         """``on_written``: called with each status that was written and the one before."""
         self._api_client, self._cluster, self._reports, self._on_written = api_client, cluster, reports, on_written
-        self._written: dict[str, dict[str, Any]] = {}
+        #: By uid.
+        self._written: dict[str, WrittenStatus] = {}
         self._accepted_since: dict[str, tuple[str, str]] = {}
 
     async def run(self) -> None:
@@ -43,7 +45,7 @@ class QueueStatus:
             await asyncio.sleep(_BACKOFF.pause(failures) if failures else _EVERY)
             queues = list(self._cluster.queues.objects.values())
             uids = {queue.uid for queue in queues}
-            self._written = {uid: status for uid, status in self._written.items() if uid in uids}
+            self._written = {uid: each for uid, each in self._written.items() if uid in uids}
             self._accepted_since = {uid: since for uid, since in self._accepted_since.items() if uid in uids}
             counts = await self._counts() if queues else {}
             written = [await self._write(queue, counts.get(queue.name, (0, 0))) for queue in queues]
@@ -63,12 +65,13 @@ class QueueStatus:
 
     async def _write(self, queue: Queue, counts: tuple[int, int]) -> bool:
         """Writes one status; returns whether the API server took it, or need not."""
-        status = self._status(queue, counts)
-        if self._written.get(queue.uid) == status:
+        status, written = self._status(queue, counts), self._written.get(queue.uid)
+        now = asyncio.get_running_loop().time()
+        if not is_due(written, status, now):
             return True
+        before = None if written is None else written.status
         # A merge patch keeps what it does not name: a resource that is not used any more.
-        before = self._written.get(queue.uid, {}).get("used", {})
-        sent = status | {"used": dict.fromkeys(before) | status["used"]}
+        sent = status | {"used": dict.fromkeys(before["used"] if before else ()) | status["used"]}
         body = msgspec.json.encode({"metadata": {"uid": queue.uid}, "status": sent})
         try:
             path = api_path(_PATH, queue.name, "status")
@@ -82,8 +85,8 @@ class QueueStatus:
         except ConnectionLost:
             return False  # the connection logs it
         self._api_client.outages.recovered("queue status")
-        self._on_written(queue, self._written.get(queue.uid), status)
-        self._written[queue.uid] = status
+        self._on_written(queue, before, status)
+        self._written[queue.uid] = WrittenStatus(status, now)
         return True
 
     def _status(self, queue: Queue, counts: tuple[int, int]) -> dict[str, Any]:
