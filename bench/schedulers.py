@@ -29,7 +29,7 @@ from typing import Any
 
 import click
 import msgspec
-from harness import api_profile, binding_costs, legal, loads, options, pinning, plane, room, workload
+from harness import admission, api_profile, binding_costs, legal, loads, options, pinning, plane, room, workload
 from harness.conditions import conditions
 from harness.extended import (
     BESIDE,
@@ -63,8 +63,8 @@ from flowcore.model.policies import GATE, STEERED_NAME
 
 BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
 _WATCHED = (WATCHED_JSON, WATCHED_PROTOBUF)
-KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH, FLOOR, BESIDE, *_WATCHED)
-#: Rows of clusters without Thalweg; the others have its admission policy too.
+KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH, FLOOR, BESIDE, *_WATCHED, *admission.FILES)
+#: Rows of clusters without Thalweg; the others have the admission policy that gates pods too.
 _WITHOUT_US = (KUBE_SCHEDULER, PASS_THROUGH, FLOOR, *_WATCHED)
 #: Measured where nothing else is said: what users have with default settings.
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
@@ -88,6 +88,7 @@ _EXPLAINED = {
     "floor": "Thalweg's configuration of kube-scheduler, with an extender that lets every node pass at once",
     "beside, watched": "kube-scheduler as it is alone, beside Thalweg with nothing to do, beside a client that watches"
     " what Thalweg watches and reads nothing of it",
+    "gates, confinement": "kube-scheduler as it is alone, with one admission policy of rights/ and nothing else of us",
     "alone, alone gated": "kube-scheduler without an extender, while the same pods wait in its queue or behind a gate",
     "second": "kube-scheduler as it is alone, beside Thalweg with a kube-scheduler of its own; both count in CPU s",
     "rounds": "rounds of Thalweg in that time, with and without pods",
@@ -173,7 +174,7 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
         return Holding(control_plane)
     if case.scheduler == SECOND:
         return Second(control_plane)
-    if case.scheduler in (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values()):
+    if case.scheduler in (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values(), *admission.FILES):
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
     return Steered(control_plane, case.scheduler, case.pods if case.arrival == BEFOREHAND else 0, profile)
@@ -184,9 +185,20 @@ def _gated(pods: list[Manifest]) -> list[Manifest]:
     return [{**each, "spec": {**each["spec"], "schedulingGates": [{"name": GATE}]}} for each in pods]
 
 
+async def _admit_by(api: Api, row: str) -> None:
+    """Puts the admission policies there that a row has, and what they decide by."""
+    if row not in admission.FILES:
+        await admission.install(api, () if row in _WITHOUT_US else [admission.GATES])
+        return
+    await admission.install(api, [row])
+    if row == admission.GATES:
+        await admission.govern(api)
+    await admission.until_asked(api, {row: 1})
+
+
 async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Options) -> Measured:
     """One row on a plane that is clean before and after."""
-    await plane.gate(api, wanted=case.scheduler not in _WITHOUT_US)
+    await _admit_by(api, case.scheduler)
     scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
@@ -214,6 +226,8 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
                 await plane.delete(api, [*pods, *waiting])
                 if steers:
                     await forget_policy(api)
+                if case.scheduler == admission.GATES:
+                    await admission.forget(api)
 
 
 async def _load(
@@ -448,7 +462,9 @@ def main(
                 range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
             )
             # Nobody nominates beforehand but us.
-            if arrival != BEFOREHAND or kind in (STEERED, GATED)
+            if (arrival != BEFOREHAND or kind in (STEERED, GATED))
+            # Nobody opens gates there.
+            and not (kind == admission.GATES and each in workload.GANG_SIZES)
         ]
         rows += zip(cases, asyncio.run(_measure_all(count, running, cases, given, warm_up)), strict=True)
     if output == "json":

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
-from thalweg.crds import custom_resource_definitions, rights_by_file
+from thalweg.crds import custom_resource_definitions
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.client.objects import object_path, pod
 from thalweg_operator.constants import POLICIES_PATH
 
+from harness import admission
 from harness.schedulers import KUBE_SCHEDULER, THALWEG
 
 #: Requests under way at once while load is created.
@@ -106,16 +107,7 @@ async def version(api: Api) -> str:
 
 def gate_admission() -> list[dict[str, Any]]:
     """The admission policy that gates pods, and its binding."""
-    return [each for each in rights_by_file()["gates"] if each["kind"].startswith("MutatingAdmissionPolicy")]
-
-
-async def gate(api: Api, *, wanted: bool) -> None:
-    """Applies the admission policy that gates pods, or deletes it: each creation of a pod costs something with it."""
-    for each in gate_admission():
-        if wanted:
-            await api.apply(each)
-        elif await _answers(api, object_path(each)):
-            await api.delete(object_path(each))
+    return admission.admission_policies(admission.GATES)
 
 
 async def _install_crds(api: Api) -> None:
@@ -127,7 +119,7 @@ async def _install_crds(api: Api) -> None:
     async with asyncio.timeout(_SERVED_SECONDS):
         while not await _answers(api, POLICIES_PATH):  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.05)
-    await gate(api, wanted=True)
+    await admission.install(api, [admission.GATES])
 
 
 async def _answers(api: Api, path: str) -> bool:

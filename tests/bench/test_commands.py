@@ -14,6 +14,7 @@ BENCH = ROOT / "bench"
 OTHERS = {
     "hardening.py": ("--only", "gangs"),
     "small_rounds.py": ("--draws", "10"),
+    "admission.py": ("--writes", "20", "--runs", "1"),
     "devices.py": ("--nodes", "50", "--pods", "20", "-n", "1"),
     "claims.py": ("--nodes", "20", "--pods", "40", "--warm-up", "100"),
     "eviction_methods.py": ("--only", "small", "--draws", "3"),
