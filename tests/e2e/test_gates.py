@@ -300,6 +300,31 @@ async def test_what_webhooks_change(api: Api, tmp_path: Path) -> None:
         assert await gates_of(api, late) == [GATE]
 
 
+async def mutations(api: Api) -> float:
+    """How often the API server has gone through the schema of pods for us."""
+    lines = [each for each in (await api.get("/metrics")).splitlines() if 'policy="thalweg-gate"' in each]
+    checks = [each for each in lines if each.startswith("apiserver_mutating_admission_policy_check_total{")]
+    return sum(float(each.rpartition(" ")[2]) for each in checks)
+
+
+async def test_what_reaches_the_mutation(api: Api) -> None:
+    """It is dear: pods that may be gated, once each though the API server admits them twice, and no others."""
+    mark = {"scheduling.thalweg/gang": "train"}
+    await api.create(policy("holding", **{**STEERED, "waiting": "Hold"}))
+    await in_effect(api, steered(annotations=mark))
+    for manifest, times in (
+        (steered(annotations=mark), 1),
+        (steered(), 0),
+        (steered(annotations=mark, scheduler="somebody-else"), 0),
+        (steered(annotations=mark, namespace="kube-system"), 0),
+        (steered(annotations=mark, nodeName="somewhere"), 0),
+        (steered(annotations=mark, schedulingGates=[{"name": GATE}]), 0),
+    ):
+        before = await mutations(api)
+        await gates_of(api, manifest)
+        assert await mutations(api) - before == times, manifest
+
+
 async def test_a_changed_selection_changes_the_gate(api: Api) -> None:
     """At once."""
     await api.create(policy("moving", **GATED))

@@ -212,11 +212,13 @@ def test_the_static_policy_knows_our_names() -> None:
     assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *NAMING_LABELS))
     # Groups of Kueue that are no gangs: nobody would open the gate where there is no room.
     assert all(f'"{name}"' in gang for name in (KUEUE_TOTAL_COUNT, KUEUE_FAST_ADMISSION, KUEUE_SERVING))
-    (early,) = [each["expression"] for each in rule["spec"]["matchConditions"] if each["name"] == "may-be-gated"]
-    assert early == f"params.status.gate.order.exists(each, each.others) || {gang}"
+    # One condition: the API server evaluates each of several, also where an earlier one is false.
+    (condition,) = rule["spec"]["matchConditions"]
+    early = condition["expression"]
+    assert f"(each.others || each.gangs && ( {gang}))" in early
+    assert '!(request.namespace in ["kube-system", ' in early
+    assert f'each.name == "{GATE}"' in early
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]
-    (spared,) = rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
-    assert (spared["operator"], "kube-system" in spared["values"]) == ("NotIn", True)
     assert open_patch("u")["spec"]["schedulingGates"] == [{"name": GATE, "$patch": "delete"}]
 
 
