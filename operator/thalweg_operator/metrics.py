@@ -157,6 +157,8 @@ class Metrics:
             ["cause"],
             registry=r,
         )
+        for cause in ("unplanned", "elsewhere", "waiting"):
+            self.held.labels(cause)
         self.extender_answers = Counter(
             "thalweg_extender_answers", "Answers to kube-scheduler.", ["verb", "outcome"], registry=r
         )

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,14 +157,19 @@ async def no_extender_calls(scene: ClusterScenario) -> None:
 
 
 @contextmanager
-def no_plans(scene: ClusterScenario) -> Iterator[None]:
-    """Rounds wait while the block runs: pods that come find no plan."""
+def no_plans(scene: ClusterScenario) -> Iterator[Callable[[], bool]]:
+    """Rounds wait while the block runs: pods that come find no plan.
+
+    Yields:
+        Says whether they still do: the operator replaces a worker that makes no plan for 5 s.
+    """
     (worker,) = scene.operator.worker_pids()
     os.kill(worker, signal.SIGSTOP)
     try:
-        yield
+        yield lambda: worker in scene.operator.worker_pids()
     finally:
-        os.kill(worker, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGCONT)
 
 
 @asynccontextmanager
