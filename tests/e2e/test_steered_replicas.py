@@ -5,7 +5,7 @@ They run as the account of rights/.
 
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -130,13 +130,9 @@ async def _addresses(scene: ClusterScenario, expected: list[str]) -> bool:
     return [each["endpoints"][0]["addresses"] for each in found] == [expected]
 
 
-def is_opening(request: ProxiedRequest) -> bool:
-    """Whether it opens a gate."""
-    return b"schedulingGates" in request.body
-
-
-#: Where the leader is killed: before or after the opening of this number.
-PHASES = [(place, number) for place in ("before", "after") for number in (1, 2, 3, 4, 5, 6)]
+#: Where the leader is killed: before or after the request of this number to open a gate, or when kube-scheduler asks
+#: about pods of the gang for the time of this number, so that others were let through.
+PHASES = [(place, number) for place in ("before", "after", "asked") for number in (1, 2, 3, 4, 5, 6)]
 
 
 @pytest.mark.timeout(1800)
@@ -147,7 +143,7 @@ async def test_killed_while_a_gang_is_handed_on(
     relay: DelayingProxy,
     tmp_path: Path,
 ) -> None:
-    """Before and after the opening of each gate: the other replica hands the gang on, whole."""
+    """Before and after each of the first openings of gates, and at each question: the other replica makes it whole."""
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="32")
     await gates_in_effect(scene, members(scene, "gated", 1)[0])
     (tmp_path / "first").mkdir()
@@ -166,24 +162,34 @@ async def test_killed_while_a_gang_is_handed_on(
             gang = f"{place}{number}"
             way, seen = ways[leader], 0
 
-            def at(
-                request: ProxiedRequest,
-                leader: Operator = leader,
-                gang: str = gang,
-                number: int = number,
-            ) -> bool:
+            def goes_on(leader: Operator = leader, number: int = number) -> bool:
                 nonlocal seen
-                if f"/{gang}-" not in request.path or not is_opening(request):
-                    return leader.runs
                 seen += 1
                 if seen >= number and leader.runs:
                     os.kill(leader.pid, signal.SIGKILL)
                 return seen < number
 
-            setattr(way, place, at)
+            def opens(
+                request: ProxiedRequest,
+                leader: Operator = leader,
+                gang: str = gang,
+                goes_on: Callable[[], bool] = goes_on,
+            ) -> bool:
+                is_meant = f"/{gang}-" in request.path and b"schedulingGates" in request.body
+                return goes_on() if is_meant else leader.runs
+
+            def asked(part: bytes, gang: str = gang, goes_on: Callable[[], bool] = goes_on) -> None:
+                if f'"{gang}-'.encode() in part:
+                    goes_on()
+
+            if place == "asked":
+                relay.asked = asked
+            else:
+                setattr(way, place, opens)
             await scene.api.create_many(members(scene, gang, 6))
             await leader.ended(120)
-            setattr(way, place, lambda _request: True)
+            relay.asked = lambda _part: None
+            way.before = way.after = lambda _request: True
             await replicas.give_away()
             assert await steered.follow() is not leader
             leader.begin()

@@ -29,11 +29,13 @@ class DelayingProxy:
         to: where the operator is to listen.
         delay: seconds that each answer is kept for.
         tls: what it shows the operator, and trusts; None: the operator listens on plain HTTP.
+        asked: called with what kube-scheduler sends, before that is carried on.
     """
 
     def __init__(self, to: str, address: str = "127.0.0.1:0") -> None:
         self.to, self.address, self.delay = to, address, 0.0
         self.tls: ssl.SSLContext | None = None
+        self.asked: Callable[[bytes], None] = lambda _part: None
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
 
@@ -76,7 +78,9 @@ class DelayingProxy:
     async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, answers: bool = False) -> None:
         with suppress(OSError):
             while part := await source.read(2**20):
-                if answers and self.delay:
+                if not answers:
+                    self.asked(part)
+                elif self.delay:
                     await asyncio.sleep(self.delay)
                 to.write(part)
                 await to.drain()
