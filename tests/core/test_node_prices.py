@@ -2,16 +2,24 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
+from support.draw import Case
 from support.mixed_snapshots import mixed_snapshots
 from support.profiles import examples
+from support.verdicts import snapshot_of
+from thalweg_controlplane.client.objects import node as node_named
+from thalweg_controlplane.client.objects import pod
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
+from flowcore.model.gangs import Gang
+from flowcore.model.policies import BUILT_IN, Delivery, Policy
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import Round
 from flowcore.planning.round.node_prices import node_prices
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
@@ -31,6 +39,20 @@ def test_prices_and_savings_are_differences_of_the_cost(mixed: Snapshot) -> None
         for node in np.flatnonzero(found.open)[:3].tolist():
             more = (*plan.commits, Commit(at, node, 1))
             assert problem.objective.placed(more) - cost == found.prices[node]
+
+
+def test_pods_of_gangs_have_prices() -> None:
+    """Their places shift with kube-scheduler's question like those of other pods; without prices they are nominated."""
+    extender = Policy(name=BUILT_IN.name, delivery=Delivery.EXTENDER)
+    snapshot = snapshot_of(Case([node_named("a"), node_named("b")], [], [pod("p", "1"), pod("q", "1")]))
+    members = tuple(msgspec.structs.replace(each, gangs=("g",)) for each in snapshot.pending)
+    planned = Round(replace(snapshot, pending=members, gangs={"g": Gang("g", 2)}), {extender.name: extender})
+    while planned.step():
+        pass
+    (prices,) = planned.node_prices()
+    assert {each.key for each in prices.pods} == {"default/p", "default/q"}
+    assert prices.open.all()
+    assert prices.savings
 
 
 def _without_one(commits: tuple[Commit, ...], demand: int, node: int) -> list[Commit]:

@@ -57,7 +57,6 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
         if demand.policy.delivery.acts
         and (bound or demand.policy.delivery.through_kube_scheduler)
         and (_is_placed_by_price(demand) or demand.policy.steering is Steering.PREFER)
-        and not all(pod.gangs for pod in demand.group.pods)
     ]
     return sorted(kept, key=lambda demand: -demand.count)
 
