@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from thalweg.commands.audit import audit
 from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
@@ -34,6 +35,7 @@ def main() -> None:
       thalweg dump > now.json                        write what plans depend on, of the cluster of your kubeconfig
       thalweg plan -f now.json                       plan the pending pods of your cluster
       thalweg plan -f now.json --compare             see what that gains over one pod after the other
+      thalweg audit -f now.json                      see what placement costs, with proof
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
       thalweg why -f now.json --nodes                see which nodes each waiting pod may use
@@ -44,6 +46,7 @@ def main() -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
+main.add_command(audit)
 main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)

@@ -13,7 +13,7 @@ import click
 
 #: Commands that plan in their own process and only read.
 PLANS: Final = frozenset(
-    {"demo", "explain", "headroom", "plan", "replay", "simulate", "status", "view", "what-if", "why"}
+    {"audit", "demo", "explain", "headroom", "plan", "replay", "simulate", "status", "view", "what-if", "why"}
 )
 #: Of these, those that draw a screen with --watch. They must end by themselves, to leave the terminal as it was.
 _DRAWN: Final = frozenset({"status"})

@@ -28,6 +28,7 @@ NOT_MESSAGES = (
     "extender/thalweg_extender/listener.py",
     "extender/thalweg_listener",
     "flowcore/planning/problem/bounds/bound_notes.py",
+    "flowcore/questions/audit",
     "flowcore/questions/scenario",
     "extender/thalweg_certificates",
     "extender/thalweg_extender/server.py",

@@ -44,7 +44,7 @@ CANNOT_RUN = {
 }
 UNKNOWN = "nobody said how to run it, or why not"
 #: Commands that ask a live operator where no dump is given.
-ASK = {"plan", "what-if", "why", "headroom"}
+ASK = {"audit", "plan", "what-if", "why", "headroom"}
 #: The same for commands of ours.
 CANNOT_RUN_OURS = {
     "dump": "needs a cluster; tests/e2e/test_kubectl.py runs it",

@@ -32,7 +32,7 @@ def pooled(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], spare: I
     """
     units = np.maximum(np.gcd.reduce(requests, axis=0), 1)
     room = spare // units * units
-    pools = _pools(counts, room)
+    pools = pools_of(counts, room)
     inside, count = pools >= 0, int(pools.max(initial=-1)) + 1
     by_pool = [
         np.bincount(pools[inside], np.minimum(each, pods_of)[inside], count)
@@ -94,8 +94,13 @@ def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
     return prices
 
 
-def _pools(counts: Sequence[FitCounts], room: Int64s) -> Int64s:
-    """int64[N]: the pool of each node, -1 where no pod fits."""
+def pools_of(counts: Sequence[FitCounts], room: Int64s) -> Int64s:
+    """int64[N]: the pool of each node, -1 where no pod fits.
+
+    Args:
+        counts: of each class [N], how many of its pods each node takes, if no others come.
+        room: int64[N, R], what pods can take of nodes.
+    """
     random = np.random.default_rng(0)
     kind = np.zeros(len(room), dtype=np.int64)
     fits = np.zeros(len(room), dtype=np.bool_)

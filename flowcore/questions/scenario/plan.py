@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.measured import measured_usage
 from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
-from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario, acting, unchanged
 
 _UNGOVERNED: Final = "no policy governs it"
 
@@ -55,23 +55,37 @@ class ScenarioPlan:
         return document
 
 
-def plan_scenario(
-    scenario: Scenario,
-    now: float,
-    models: Mapping[str, CostModel] = MODELS,
-    *,
-    reschedule: bool = False,
-    only: Collection[str] = (),
-) -> ScenarioPlan:
-    """Plans every pending pod, and which running pods leave.
+@dataclass(frozen=True, slots=True)
+class PreparedScenario:
+    """What a round reads of a scenario.
+
+    Attributes:
+        snapshot: the cluster, with the waiting pods that may be planned.
+        policies: in force, by name, as the files have them.
+        learnt: the same, those that learn with what finished pods tell.
+        skipped: keys of pods that may not be planned, and the reason.
+        gaps, warnings: see ``ScenarioPlan``.
+    """
+
+    snapshot: Snapshot
+    policies: Mapping[str, Policy]
+    learnt: Mapping[str, Policy]
+    skipped: dict[str, str]
+    gaps: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def prepare_scenario(
+    scenario: Scenario, now: float, as_if: Callable[[Policy], Policy] = unchanged, *, only: Collection[str] = ()
+) -> PreparedScenario:
+    """What a round of all pending pods would read.
 
     Args:
         now: seconds since the epoch, for waiting times and ages.
-        models: cost models by name; every model that a policy names must be there.
-        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        as_if: what each policy in force counts as.
         only: keys of the pods to plan; (): all.
     """
-    governed = GovernedScenario(scenario, reschedule=reschedule)
+    governed = GovernedScenario(scenario, as_if)
     waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason)}
@@ -91,15 +105,41 @@ def plan_scenario(
         running=governed.running_pods(now, {pod.victim.key for pod in round_input.pending if pod.victim is not None}),
         measured=measured.loads,
     )
-    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
     future = (
         f"Pod {pod.key}: annotation {CHECKPOINTED_AT}: {FUTURE_CHECKPOINT}"
         for pod in scenario.running()
         if is_future_checkpoint(pod.checkpointed, now)
     )
-    warnings = (*measured.warnings, *governed.policies_without_effect(), *future)
+    return PreparedScenario(
+        snapshot,
+        governed.policies,
+        with_learnt_costs(governed.policies, scenario, now),
+        skipped,
+        tuple(missing_objects(scenario, planned)),
+        (*measured.warnings, *governed.policies_without_effect(), *future),
+    )
+
+
+def plan_scenario(
+    scenario: Scenario,
+    now: float,
+    models: Mapping[str, CostModel] = MODELS,
+    *,
+    reschedule: bool = False,
+    only: Collection[str] = (),
+) -> ScenarioPlan:
+    """Plans every pending pod, and which running pods leave.
+
+    Args:
+        now: seconds since the epoch, for waiting times and ages.
+        models: cost models by name; every model that a policy names must be there.
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        only: keys of the pods to plan; (): all.
+    """
+    prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
+    result = run_round(prepared.snapshot, prepared.learnt, models)
     return ScenarioPlan(
-        result, snapshot, governed.policies, skipped, tuple(missing_objects(scenario, planned)), warnings
+        result, prepared.snapshot, prepared.policies, prepared.skipped, prepared.gaps, prepared.warnings
     )
 
 

@@ -30,6 +30,18 @@ def nothing_foreseen(_pod: Pod) -> None:
     """Foresees no usage for any pod."""
 
 
+def unchanged(policy: Policy) -> Policy:
+    """Policies are in force as they are."""
+    return policy
+
+
+def acting(policy: Policy) -> Policy:
+    """The policy with rescheduling Act and its own limits."""
+    return msgspec.structs.replace(
+        policy, rescheduling=msgspec.structs.replace(policy.rescheduling, mode=ReschedulingMode.ACT)
+    )
+
+
 @dataclass(slots=True)
 class Scenario:
     """What is known of a cluster.
@@ -90,20 +102,18 @@ class GovernedScenario:
     A missing namespace counts as a namespace without labels (``unknown_namespace``).
 
     Args:
-        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        as_if: what each policy in force counts as.
 
     Attributes:
         policies: all policies in force by name, the built-in default among them.
     """
 
-    def __init__(self, scenario: Scenario, *, reschedule: bool = False) -> None:
+    def __init__(self, scenario: Scenario, as_if: Callable[[Policy], Policy] = unchanged) -> None:
         self._scenario, self._cluster = scenario, scenario.cluster
         self._index = PolicyIndex(scenario.policies.values())
         self._cluster.govern_gangs(self._index)
         self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
-        self.policies: Mapping[str, Policy] = {
-            policy.name: _rescheduling(policy) if reschedule else policy for policy in self._index.ordered
-        }
+        self.policies: Mapping[str, Policy] = {policy.name: as_if(policy) for policy in self._index.ordered}
 
     def policy_of(self, pod: Pod) -> Policy:
         """The policy that governs a pod; the built-in default if none does."""
@@ -219,10 +229,3 @@ class _ScenarioFacts:
 
     def foreseen(self, pod: Pod) -> tuple[int, int] | None:
         return self.expected_use(pod)
-
-
-def _rescheduling(policy: Policy) -> Policy:
-    """The policy with rescheduling Act and its own limits."""
-    return msgspec.structs.replace(
-        policy, rescheduling=msgspec.structs.replace(policy.rescheduling, mode=ReschedulingMode.ACT)
-    )

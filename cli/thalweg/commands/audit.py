@@ -1,0 +1,52 @@
+"""The command ``thalweg audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thalweg import options
+
+if TYPE_CHECKING:
+    from thalweg.sources.source import SourceOptions
+
+
+@click.command(short_help="Show what placement costs, with proof.")
+@options.source()
+@click.option("--moves", type=click.IntRange(min=0), default=100, show_default=True,
+              help="A plan moves at most so many running pods.")  # fmt: skip
+@click.option("--fail-above", "limits", multiple=True, metavar="FINDING=COUNT",
+              help="Exit with code 1 if a plan does better by more than COUNT, such as WaitingPods=0. May be given "
+                   "several times.")  # fmt: skip
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write a page for a browser too, in one file.")  # fmt: skip
+@options.output
+def audit(source: SourceOptions, moves: int, limits: tuple[str, ...], page: Path | None, output: str) -> None:
+    """Show what the placement of pods costs, whoever placed them: how much better a plan of the same cluster is.
+
+    Each finding has what a plan does, with its steps, and what no plan does. AT LEAST is what the steps show. AT MOST
+    follows from prices of room, which -o json has. tools/verify_audit.py of the repository checks both without Thalweg.
+
+    Everything that runs goes on running in these plans. A running pod moves only if it has a controller, no local
+    storage and no volume claims, is not of a DaemonSet, and no PodDisruptionBudget stands against it. There is room for
+    it on its next node before it leaves. Policies' limits of moves do not count, their constraints do. In the plan of
+    PriorityInversions alone pods of lower priority leave.
+
+    The audit is made here, of a dump or of what the API server lists. No cluster is changed.
+
+    Exit code 1: a finding is above its limit. Exit code 2: the files or the API server cannot be read.
+
+    \b
+    Examples:
+      thalweg audit -f now.json
+      thalweg audit -f now.json -o json > audit.json
+      thalweg audit -f now.json --html audit.html
+      thalweg audit -f now.json --fail-above WaitingPods=0
+      thalweg audit --context staging --moves 10
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from flowcore.questions.audit.answer_audit import AuditQuery
+    from thalweg.questions.audit import limits_of, run_audit
+
+    run_audit(options.planned_here(source, "audit"), AuditQuery(most_moves=moves), limits_of(limits), output, page)

@@ -1,0 +1,1 @@
+"""What the placement of pods costs a cluster, whoever placed them, each finding with a witness and a bound."""

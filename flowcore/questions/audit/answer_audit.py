@@ -1,0 +1,115 @@
+"""An audit as a question and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from flowcore.api.kinds import DISRUPTION_BUDGET
+from flowcore.questions.audit.audited_cluster import AuditedCluster
+from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
+from flowcore.questions.audit.findings.empty_nodes import empty_nodes
+from flowcore.questions.audit.findings.priority_inversions import priority_inversions
+from flowcore.questions.audit.findings.stranded_room import stranded_room
+from flowcore.questions.audit.findings.waiting_gangs import waiting_gangs
+from flowcore.questions.audit.findings.waiting_pods import waiting_pods
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.reading.moment import moment_text
+from flowcore.questions.scenario.scenario import Scenario
+
+#: Ends the sentence of a witness where objects may be missing.
+AS_FAR_AS_SHOWN: Final = ", as far as the dump shows"
+
+
+class AuditQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Asks what placement costs.
+
+    Attributes:
+        most_moves: of the plan of each finding.
+    """
+
+    most_moves: int = 100
+
+
+class NotJudged(msgspec.Struct, frozen=True):
+    """A waiting pod that no finding counts, and why."""
+
+    pod: str
+    reason: str
+
+
+class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The audit of a cluster.
+
+    Attributes:
+        now: the moment that it is for; "": unknown.
+        nodes, running: numbers of nodes, and of pods on them.
+        most_moves: see ``AuditQuery``.
+        findings: what could be better.
+        plans: the steps of each witness, by its name.
+        unknown: what the dump does not tell of the witnesses.
+        not_judged: waiting pods that no finding counts.
+        warnings: sentences about what may change the answer.
+    """
+
+    now: str
+    nodes: int
+    running: int
+    most_moves: int
+    findings: list[AuditFinding]
+    plans: dict[str, list[WitnessStep]]
+    unknown: list[str]
+    not_judged: list[NotJudged]
+    warnings: list[str]
+
+
+def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) -> AuditAnswer:
+    """Audits a cluster; the scenario is the same as before when this returns."""
+    cluster = AuditedCluster(scenario, context.now, query.most_moves, context.models)
+    findings, plans = list[AuditFinding](), dict[str, list[WitnessStep]]()
+    for finding, steps in _found_in(cluster):
+        findings.append(finding)
+        if steps:
+            plans[finding.plan] = steps
+    unknown = [*cluster.prepared.gaps, *_unread_budgets(scenario, plans.values())]
+    if unknown:
+        findings = [
+            msgspec.structs.replace(finding, sentence=finding.sentence + AS_FAR_AS_SHOWN) if finding.plan else finding
+            for finding in findings
+        ]
+    return AuditAnswer(
+        now=moment_text(context.now),
+        nodes=len(scenario.cluster.nodes),
+        running=len(cluster.running),
+        most_moves=query.most_moves,
+        findings=findings,
+        plans=plans,
+        unknown=unknown,
+        not_judged=[NotJudged(key, reason.partition("\n")[0]) for key, reason in cluster.skipped.items()],
+        warnings=list(cluster.prepared.warnings),
+    )
+
+
+def _found_in(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[WitnessStep]]]:
+    """All findings, each with its witness."""
+    yield waiting_pods(cluster)
+    yield waiting_gangs(cluster)
+    yield priority_inversions(cluster)
+    yield from stranded_room(cluster)
+    yield empty_nodes(cluster)
+
+
+def _unread_budgets(scenario: Scenario, plans: Iterable[list[WitnessStep]]) -> Iterator[str]:
+    """That no budget is known though there may be some, where pods leave."""
+    leave = any(step.action is not StepAction.PLACE for steps in plans for step in steps)
+    if scenario.complete or scenario.cluster.budgets.objects or not leave:
+        return
+    if scenario.unread is None:
+        yield (
+            "pods leave their nodes, and the files contain no PodDisruptionBudget. Add them if there are any: "
+            "kubectl get pdb -A -o json"
+        )
+    elif DISRUPTION_BUDGET.kind in scenario.unread:
+        yield "pods leave their nodes, and you may not list PodDisruptionBudgets"

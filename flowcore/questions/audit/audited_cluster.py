@@ -1,0 +1,145 @@
+"""The cluster that is audited: the room, who waits, and who of those that run may be moved, whatever policies say.
+
+Whoever placed the pods, an audit asks what a plan could do. So every running pod moves that has somebody to replace it
+and nothing that keeps it on its node (``Pod.immovable_reason``), up to a number of moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.costs import CostModel
+from flowcore.model.policies import (
+    DuringExecution,
+    Policy,
+    PreemptionMode,
+    PreemptionPolicy,
+    ReschedulingMode,
+    ReschedulingReason,
+)
+from flowcore.model.running_pods import RunningPod
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.scenario.plan import PreparedScenario, prepare_scenario
+from flowcore.questions.scenario.scenario import Scenario
+
+#: No pod has a lower priority.
+_LOWEST_PRIORITY = -(2**31)
+_REPLACES = "it replaces a running pod"
+
+
+def policy_of_audit(most_moves: int, preemption: PreemptionMode) -> Callable[[Policy], Policy]:
+    """What a policy counts as: pods move for waiting ones only, at once, and so many at most; no rule evicts."""
+
+    def changed(policy: Policy) -> Policy:
+        rescheduling = msgspec.structs.replace(
+            policy.rescheduling,
+            mode=ReschedulingMode.ACT,
+            reasons=(ReschedulingReason.WAITING_PODS,),
+            min_age=0,
+            per_round=most_moves,
+            # A namespace has half of those of an hour.
+            per_hour=2 * most_moves,
+            per_node=most_moves,
+            per_namespace=most_moves,
+            per_owner=most_moves,
+        )
+        return msgspec.structs.replace(
+            policy,
+            rescheduling=rescheduling,
+            preemption=PreemptionPolicy(preemption),
+            unscheduled=msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False),
+            during_execution=DuringExecution.IGNORE,
+            lasting_rules=(),
+        )
+
+    return changed
+
+
+@dataclass(frozen=True)
+class AuditedCluster:
+    """A cluster, and what an audit may do to it.
+
+    Attributes:
+        most_moves: of a plan.
+        models: cost models by name.
+    """
+
+    scenario: Scenario
+    now: float
+    most_moves: int
+    models: Mapping[str, CostModel]
+
+    @cached_property
+    def prepared(self) -> PreparedScenario:
+        """What a round reads where nobody is evicted for others."""
+        return self._prepared(PreemptionMode.NEVER)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The cluster with the waiting pods that may be planned; nobody leaves for a queue's share."""
+        return _alone(self.prepared.snapshot)
+
+    @cached_property
+    def skipped(self) -> dict[str, str]:
+        """Keys of waiting pods that are not judged, and the reason."""
+        replacing = {pod.key: _REPLACES for pod in self.prepared.snapshot.pending if pod.victim is not None}
+        return self.prepared.skipped | replacing
+
+    @property
+    def waiting(self) -> tuple[PendingPod, ...]:
+        """The pods that wait and may be planned."""
+        return self.snapshot.pending
+
+    @cached_property
+    def running(self) -> tuple[RunningPod, ...]:
+        """All pods that hold room on a known node and do not leave already."""
+        return () if self.snapshot.running is None else self.snapshot.running.pods
+
+    @cached_property
+    def movable(self) -> tuple[RunningPod, ...]:
+        """Those that plans of a bound may move: more than a witness moves, which keeps budgets and gangs too."""
+        pods = self.scenario.cluster.pods
+        return tuple(pod for pod in self.running if not (pods[pod.key].static or pods[pod.key].immovable_reason))
+
+    @cached_property
+    def keeping_plan(self) -> RoundResult:
+        """The plan of all waiting pods in which everything that runs goes on running, here or elsewhere."""
+        return self.plan(self.snapshot)
+
+    @cached_property
+    def evicting_plan(self) -> RoundResult:
+        """The plan of all waiting pods in which pods of lower priority leave for them, too."""
+        prepared = self._prepared(PreemptionMode.LOWER_PRIORITY)
+        return run_round(_alone(prepared.snapshot), prepared.learnt, self.models)
+
+    def plan(self, snapshot: Snapshot) -> RoundResult:
+        """A plan of a snapshot in which nobody loses its place.
+
+        So pods of any priority move for any others.
+        """
+        running = snapshot.running
+        if running is not None:
+            lowest = (
+                msgspec.structs.replace(
+                    pod, pod_class=msgspec.structs.replace(pod.pod_class, priority=_LOWEST_PRIORITY)
+                )
+                for pod in running.pods
+            )
+            snapshot = replace(snapshot, running=replace(running, pods=tuple(lowest)))
+        return run_round(snapshot, self.prepared.learnt, self.models)
+
+    def _prepared(self, preemption: PreemptionMode) -> PreparedScenario:
+        return prepare_scenario(self.scenario, self.now, policy_of_audit(self.most_moves, preemption))
+
+
+def _alone(snapshot: Snapshot) -> Snapshot:
+    """A snapshot in which pods leave for others only by a move or by priority, and none for its own replacement."""
+    running = snapshot.running
+    if running is not None:
+        running = replace(running, pods=tuple(msgspec.structs.replace(pod, queue="") for pod in running.pods))
+    return replace(snapshot, running=running, pending=tuple(pod for pod in snapshot.pending if pod.victim is None))

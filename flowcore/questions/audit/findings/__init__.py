@@ -1,0 +1,1 @@
+"""One finding of an audit a module."""

@@ -1,0 +1,316 @@
+"""`thalweg audit`: trying all plans never contradicts what it says, and its verifier refuses what is not true."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import verify_audit
+from support.audited_clusters import as_list, best, drawn, most_joined
+from support.cli import Manifest, node, pod, thalweg
+from thalweg.dumps.reader import read_dump
+
+from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
+from flowcore.questions.scenario.context import AnswerContext
+
+#: Clusters that the default tier draws, and both tiers together.
+_QUICK, _ALL = 20, 200
+_OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
+
+
+def audit_of(path: Path, objects: list[Manifest], most_moves: int = 100) -> dict[str, Any]:
+    """The audit of some objects, which are written to a file."""
+    path.write_text(json.dumps(as_list(objects)))
+    scenario = read_dump((str(path),))
+    answer = answer_audit(scenario, AuditQuery(most_moves), AnswerContext(scenario.moment))
+    audited: dict[str, Any] = json.loads(msgspec.json.encode(answer))
+    return audited
+
+
+def verified(folder: Path, audit: dict[str, Any], dump: Path) -> int:
+    """The exit code of the verifier."""
+    path = folder / "audit.json"
+    path.write_text(json.dumps(audit))
+    return verify_audit.main([str(path), str(dump)])
+
+
+def finding(audit: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(each for each in audit["findings"] if each["kind"] == kind)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed < _QUICK else pytest.mark.slow) for seed in range(_ALL)]
+)
+def test_no_plan_contradicts_an_audit(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verifier finds all of it true, and no plan of a drawn cluster does better than it says, nor is at fault."""
+    cluster, dump = drawn(seed), tmp_path / "now.json"
+    audit = audit_of(dump, cluster.objects())
+    assert verified(tmp_path, audit, dump) == 0, capsys.readouterr()
+    most = best(cluster, [key.partition("/")[2] for key in finding(audit, "PriorityInversions")["counted"]])
+    for each in audit["findings"]:
+        stranded = each["kind"] == "StrandedRoom"
+        reached = most_joined(cluster, each["like"].partition("/")[2]) if stranded else most[each["kind"]]
+        assert each["atLeast"] <= reached <= each["atMost"], each
+
+
+def running(name: str, on: str, cpu: str = "2", **metadata: Any) -> Manifest:
+    """A pod of a controller, started at ten."""
+    status = {"phase": "Running", "startTime": "2026-11-01T10:00:00Z"}
+    return pod(name, cpu, status=status, nodeName=on, metadata={"uid": name, "ownerReferences": [_OWNER], **metadata})
+
+
+def small() -> list[Manifest]:
+    """Two of four waiting pods have room, one of them by a move."""
+    stamped = {"creationTimestamp": "2026-11-01T12:00:00Z"}
+    objects = [node("n1"), node("n2"), node("n3"), running("a", "n1"), running("b", "n2")]
+    whole = [pod(name, "4") for name in ("first", "second", "third")]
+    return [*objects, *whole, pod("huge", "9", metadata=stamped)]
+
+
+def test_pods_wait_though_a_move_makes_room(tmp_path: Path) -> None:
+    """By hand: a and b together leave two whole nodes, and nothing takes nine cores."""
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, small())
+    waits = finding(audit, "WaitingPods")
+    assert (waits["now"], waits["atLeast"], waits["atMost"]) == (4, 2, 2)
+    assert waits["sentence"].startswith("4 pods wait; a plan runs 2 of them, with 1 move; no plan runs more")
+    actions = [step["action"] for step in audit["plans"]["WaitingPods"]]
+    assert sorted(actions) == ["Move", "Place", "Place"]
+    (move,) = (step for step in audit["plans"]["WaitingPods"] if step["action"] == "Move")
+    assert move["lostSeconds"] == 2 * 3600
+    assert move["price"] > 0
+    assert verified(tmp_path, audit, dump) == 0
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def _of(audit: dict[str, Any]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = audit["plans"]["WaitingPods"]
+    return steps
+
+
+def _move(audit: dict[str, Any]) -> dict[str, Any]:
+    return next(step for step in _of(audit) if step["action"] == "Move")
+
+
+TAMPERED: dict[str, Change] = {
+    "more is said to be gained": lambda audit: finding(audit, "WaitingPods").update(atLeast=3, atMost=3),
+    "no pod is said to be gained": lambda audit: finding(audit, "WaitingPods").update(atLeast=1),
+    "a smaller bound": lambda audit: finding(audit, "WaitingPods").update(atMost=1, atLeast=1),
+    "a smaller bound with higher prices": lambda audit: (
+        [
+            pool["prices"].update(cpu=pool["prices"].get("cpu", 0) * 5 + 10**17)
+            for pool in finding(audit, "WaitingPods")["bound"]["pools"]
+        ]
+        and finding(audit, "WaitingPods").update(atMost=1)
+    ),
+    "a negative price": lambda audit: finding(audit, "WaitingPods")["bound"]["pools"][0]["prices"].update(cpu=-1),
+    "fewer wait": lambda audit: finding(audit, "WaitingPods").update(
+        now=2, counted=[step["pod"] for step in _of(audit) if step["action"] == "Place"]
+    ),
+    "a pod is placed twice": lambda audit: _of(audit).append(_of(audit)[0]),
+    "a move is left out": lambda audit: _of(audit).remove(_move(audit)),
+    "the moves come last": lambda audit: _of(audit).append(_of(audit).pop(_of(audit).index(_move(audit)))),
+    "a pod goes to where it has no room": lambda audit: _move(audit).update(node="n3"),
+    "a pod runs elsewhere": lambda audit: _move(audit).update({"from": "n3"}),
+    "an eviction for a move": lambda audit: _move(audit).update(action="Evict"),
+    "less work is lost": lambda audit: _move(audit).update(lostSeconds=1),
+    "more nodes may be empty": lambda audit: finding(audit, "EmptyNodes").update(atLeast=2, atMost=2),
+    "more moves than allowed": lambda audit: audit.update(mostMoves=0),
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED.values(), ids=TAMPERED)
+def test_a_tampered_audit_is_refused(tmp_path: Path, change: Change, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever somebody changes in favour of a better story."""
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, small())
+    changed = copy.deepcopy(audit)
+    change(changed)
+    assert changed != audit
+    assert verified(tmp_path, changed, dump) == 1
+    assert "NOT TRUE" in capsys.readouterr().out
+
+
+def budget(allowed: int) -> Manifest:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2},
+    }
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_moves_keep_budgets(tmp_path: Path, allowed: int) -> None:
+    """With a budget that lets nobody go, nobody moves. The bound does not count budgets."""
+    objects = small()
+    for each in objects:
+        if each["kind"] == "Pod" and each["spec"].get("nodeName"):
+            each["metadata"]["labels"] = {"app": "web"}
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [*objects, budget(allowed)])
+    waits = finding(audit, "WaitingPods")
+    assert (waits["atLeast"], waits["atMost"]) == (1 + allowed, 2)
+    assert verified(tmp_path, audit, dump) == 0
+    free = audit_of(dump, objects)
+    dump.write_text(json.dumps(as_list([*objects, budget(allowed)])))
+    assert verified(tmp_path, free, dump) == 1 - allowed
+
+
+def test_a_dump_without_budgets_says_so(tmp_path: Path) -> None:
+    """What the dump does not tell is named, and each witness ends with that."""
+    audit = audit_of(tmp_path / "now.json", small())
+    assert finding(audit, "WaitingPods")["sentence"].endswith(", as far as the dump shows")
+    (unknown,) = audit["unknown"]
+    assert "PodDisruptionBudget" in unknown
+    audit = audit_of(tmp_path / "now.json", [*small(), budget(5)])
+    assert audit["unknown"] == []
+    assert finding(audit, "WaitingPods")["sentence"].endswith("no plan runs more")
+
+
+def test_pods_that_cannot_be_judged_are_named(tmp_path: Path) -> None:
+    """A pod with a claim of which the dump has none is in no finding; the verifier wants it named."""
+    claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [*small(), pod("claims", "1", volumes=claim)])
+    assert [each["pod"] for each in audit["notJudged"]] == ["default/claims"]
+    assert finding(audit, "WaitingPods")["now"] == 4
+    assert verified(tmp_path, audit, dump) == 0
+    audit["notJudged"] = []
+    assert verified(tmp_path, audit, dump) == 1
+
+
+def test_a_gang_that_could_run(tmp_path: Path) -> None:
+    """Two pods that need a whole node each: one move makes room for both of them."""
+    objects = [node("n1"), node("n2"), node("n3"), running("a", "n1"), running("b", "n2")]
+    marks = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
+    pods = [pod(f"train-{at}", "4", metadata={"annotations": marks}) for at in range(2)]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [*objects, *pods])
+    gangs = finding(audit, "WaitingGangs")
+    assert (gangs["now"], gangs["atLeast"], gangs["atMost"]) == (1, 1, 1)
+    assert verified(tmp_path, audit, dump) == 0
+    audit = audit_of(dump, [node("n1"), running("a", "n1"), *pods])
+    assert finding(audit, "WaitingGangs")["atMost"] == 0
+
+
+def test_nodes_that_could_be_empty(tmp_path: Path) -> None:
+    """Four pods of two cores on four nodes of four: two nodes hold them, and no plan needs fewer."""
+    objects = [node(f"n{at}") for at in range(4)] + [running(f"r{at}", f"n{at}") for at in range(4)]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, objects)
+    empty = finding(audit, "EmptyNodes")
+    assert (empty["now"], empty["atLeast"], empty["atMost"]) == (4, 2, 2)
+    assert empty["sentence"].startswith(
+        "4 nodes hold pods; a plan empties 2 of them, with 2 moves; no plan empties more"
+    )
+    assert verified(tmp_path, audit, dump) == 0
+
+
+def with_gpus(manifest: Manifest, gpus: int) -> Manifest:
+    """A node that offers, or a pod that asks for, so many GPUs."""
+    if manifest["kind"] == "Node":
+        manifest["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)
+    else:
+        manifest["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = str(gpus)
+    return manifest
+
+
+def test_gpus_that_are_stranded(tmp_path: Path) -> None:
+    """Pods want four GPUs. Two nodes have three left each: one move joins four of these six."""
+    objects = [with_gpus(node(f"n{at}", "32"), 4) for at in range(3)]
+    objects += [with_gpus(running("big", "n0", "1"), 4)]
+    objects += [with_gpus(running(f"one{at}", f"n{at + 1}", "1"), 1) for at in range(2)]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, objects)
+    stranded = next(each for each in audit["findings"] if each["resource"] == "nvidia.com/gpu")
+    assert stranded["like"] == "default/big"
+    assert (stranded["now"], stranded["atLeast"], stranded["atMost"]) == (6, 4, 4)
+    assert verified(tmp_path, audit, dump) == 0
+    stranded["like"] = "default/one0"
+    assert verified(tmp_path, audit, dump) == 1
+
+
+def test_priorities_that_are_inverted(tmp_path: Path) -> None:
+    """One urgent pod waits for room that two weak ones hold; only as many leave as must."""
+    weak = [running(f"weak{at}", "n1") | {} for at in range(2)]
+    urgent = pod("urgent", "2", priority=100)
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [node("n1"), *weak, urgent])
+    inverted = finding(audit, "PriorityInversions")
+    assert (inverted["now"], inverted["atLeast"], inverted["atMost"]) == (1, 1, 1)
+    assert [step["action"] for step in audit["plans"]["PriorityInversions"]] == ["Evict", "Place"]
+    assert finding(audit, "WaitingPods")["atMost"] == 0
+    assert verified(tmp_path, audit, dump) == 0
+    never = audit_of(dump, [node("n1"), *weak, pod("urgent", "2", priority=100, preemptionPolicy="Never")])
+    assert finding(never, "PriorityInversions")["now"] == 0
+
+
+def test_rules_between_pods_are_kept(tmp_path: Path) -> None:
+    """A step against anti-affinity is refused, whether the pod that comes says so or the one that is there."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    labels = {"labels": {"app": "a"}}
+    waits = pod("waits", "1", metadata=labels, affinity=apart)
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [node("n1"), node("n2"), running("a", "n1", "1", **labels), waits])
+    (step,) = audit["plans"]["WaitingPods"]
+    assert step["node"] == "n2"
+    assert verified(tmp_path, audit, dump) == 0
+    step["node"] = "n1"
+    assert verified(tmp_path, audit, dump) == 1
+
+
+def test_the_text_for_people(tmp_path: Path) -> None:
+    """Figures, the sentence, the steps, and exit codes for pipelines."""
+    dump = tmp_path / "now.json"
+    dump.write_text(json.dumps(as_list(small())))
+    done = thalweg("audit", "-f", dump)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "3 nodes, 2 running pods"
+    rows = {words[0]: words[1:] for line in lines if (words := line.split())}
+    assert rows["WaitingPods"] == ["4", "2", "2"]
+    assert "4 pods wait; a plan runs 2 of them, with 1 move; no plan runs more, as far as the dump shows." in lines
+    assert any(line.startswith("Not known: ") for line in lines)
+    assert len(lines) <= 45
+    done = thalweg("audit", "-f", dump, "--fail-above", "WaitingPods=1", "--fail-above", "EmptyNodes=9")
+    assert done.returncode == 1
+    assert "Above the limit: WaitingPods 2, limit 1" in done.stderr
+    assert thalweg("audit", "-f", dump, "--fail-above", "WaitingPods=2").returncode == 0
+    refused = thalweg("audit", "-f", dump, "--fail-above", "Pods=2")
+    assert refused.returncode == 2
+    assert "the findings are WaitingPods, WaitingGangs" in refused.stderr
+
+
+def test_no_move_where_none_is_allowed(tmp_path: Path) -> None:
+    """`--moves 0` counts what has room now."""
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, small(), most_moves=0)
+    assert finding(audit, "WaitingPods")["atLeast"] == 1
+    assert finding(audit, "EmptyNodes")["atLeast"] == 0
+    assert verified(tmp_path, audit, dump) == 0
+
+
+def test_the_page_for_a_browser(tmp_path: Path) -> None:
+    """One file: no script, nothing from elsewhere, a picture for each finding, light and dark; names are escaped."""
+    dump, page = tmp_path / "now.json", tmp_path / "audit.html"
+    dump.write_text(json.dumps(as_list(small())))
+    done = thalweg("audit", "-f", dump, "--html", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert "4 pods wait; a plan runs 2 of them, with 1 move; no plan runs more" in text
+    assert "prefers-color-scheme: dark" in text
+    assert text.count("<svg") >= 2
+    assert "<script" not in text
+    assert "http" not in text
+    assert 'aria-label="now 4: at least 2 by a plan, at most 2"' in text
+    refused = thalweg("audit", "-f", dump, "--html", tmp_path / "absent" / "audit.html")
+    assert refused.returncode == 2
+    assert "No such file or directory" in refused.stderr
