@@ -45,6 +45,8 @@ class Container(msgspec.Struct, frozen=True):
     """A container of a pod."""
 
     image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):

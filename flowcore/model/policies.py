@@ -254,7 +254,11 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
 
 
 class Selects(msgspec.Struct, frozen=True):
-    """Which pods a policy governs; all that is given must match. Nothing given selects nothing."""
+    """Which pods a policy governs; all that is given must match. Nothing given selects nothing.
+
+    Attributes:
+        scheduler_names: (): whichever pods name; no policy of a cluster says so.
+    """
 
     scheduler_names: tuple[str, ...] = (SCHEDULER_NAME,)
     pods: LabelSelector | None = None
@@ -263,7 +267,7 @@ class Selects(msgspec.Struct, frozen=True):
 
     def matches(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> bool:
         """Whether a pod is governed."""
-        if self.nothing or scheduler_name not in self.scheduler_names:
+        if self.nothing or (self.scheduler_names and scheduler_name not in self.scheduler_names):
             return False
         if self.pods is not None and not self.pods.matches(labels):
             return False
@@ -293,6 +297,14 @@ class Policy(msgspec.Struct, frozen=True):
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.
 #: The name cannot be a Kubernetes object's, so it never collides with one.
 BUILT_IN = Policy(name="(built-in)", precedence=-(2**31))
+
+#: In force for all pods that no policy governs where an operator only observes: before ``BUILT_IN``, after all others.
+OBSERVED = Policy(name="(observed)", precedence=-(2**31) + 1, selects=Selects(()), delivery=Delivery.OBSERVE)
+
+
+def only_observed(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """The policies of an operator that only observes: each has delivery Observe, and every pod has one."""
+    return (*(msgspec.structs.replace(policy, delivery=Delivery.OBSERVE) for policy in policies), OBSERVED)
 
 
 def by_precedence(policies: Iterable[Policy]) -> tuple[Policy, ...]:

@@ -17,6 +17,7 @@ from thalweg_listener import CannotListen
 from flowcore.api.kinds import DEVICE_TAINT_RULE, POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.device_gates import DeviceGates
+from flowcore.model.policies import Policy, only_observed
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient, connect
@@ -73,7 +74,7 @@ from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.settings import Settings
-from thalweg_operator.shell import Shell
+from thalweg_operator.shell import Handlers, Shell
 from thalweg_operator.usage.poller import UsagePoller
 
 _log = structlog.get_logger()
@@ -105,10 +106,12 @@ async def run(
         OperatorError: it cannot start or go on.
     """
     fence = Fence()
+    # Nothing opens the other fence: an operator that only observes writes its Lease, which has no fence, and no more.
+    of_writes = Fence() if settings.observes else fence
     # Watches, and the slots of the queues (write_queue.py).
     connections = 2 * (3 * settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
-        connect(settings.kubeconfig, connections, fence, settings.context) as connection,
+        connect(settings.kubeconfig, connections, of_writes, settings.context) as connection,
         connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
     ):
         _log.info("cluster", server=connection.server, context=connection.credentials.context, source=settings.source)
@@ -134,12 +137,18 @@ class Operator:
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
+        if settings.observes:
+            cluster.replace_policies(only_observed(()))
         state = State(cluster)
         state.device_timeout = settings.device_timeout
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(state, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked))
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
-        self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
+
+        def put_in_force(accepted: tuple[Policy, ...]) -> None:
+            shell.apply(PoliciesChanged(only_observed(accepted) if settings.observes else accepted))
+
+        self._policies = PolicyStore(put_in_force=put_in_force)
         self._gate_admission = GateAdmission(
             api_client, self._policies, lambda: policies_of_waiting(cluster, state.ledger)
         )
@@ -158,7 +167,9 @@ class Operator:
         self._evictor, self._tracer = Evictor(api_client, shell, self.metrics, self._events), find_tracer(self.metrics)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
-        self.observers: list[RoundObserver] = [self._progress, ObserveEvents(self._events)]
+        self.observers: list[RoundObserver] = [self._progress]
+        if not settings.observes:
+            self.observers.append(ObserveEvents(self._events))
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -207,7 +218,7 @@ class Operator:
             for kind, reflector in self._reflectors.items()
             if kind not in OPTIONAL_KINDS | REFUSABLE_KINDS
         }
-        self._catch_up = CatchUp(api_client, needed, settings.own_pod)
+        self._catch_up = CatchUp(api_client, needed, None if settings.observes else settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
         self._before_leading = "the snapshot is being brought up to date"
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
@@ -366,7 +377,27 @@ class Operator:
                     await self._elector.held.wait()
 
     async def _lead(self) -> None:
-        carriers = handlers(
+        if not self.settings.observes:
+            await self._learnt_figures.restore()
+            self._shell.lead(self._carriers())
+        self._shell.apply(Synced())
+        self._before_leading = ""
+        _log.info("leading", observes=self.settings.observes)
+        self._start_task("progress", self._progress.run())
+        self._start_task("ledger", self._tick())
+        self._start_task("usage", self._usage.run())
+        if not self.settings.observes:
+            self._start_writers()
+        # What a gang of which not all were nominated still holds must not be planned with.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while self._shell.ledger.withdrawing:  # noqa: ASYNC110 - the watch shows it, there is no event for all
+                    await asyncio.sleep(0.05)
+        await self._round_loop.run()
+
+    def _carriers(self) -> Handlers:
+        """Who carries out effects."""
+        return handlers(
             self.binder,
             self._device_claims,
             self._volume_claims,
@@ -377,35 +408,24 @@ class Operator:
             self._gate_admission,
             self.metrics,
         )
-        await self._learnt_figures.restore()
-        self._shell.lead(carriers)
-        self._shell.apply(Synced())
-        self._before_leading = ""
-        _log.info("leading")
+
+    def _start_writers(self) -> None:
+        """Starts all that writes to the API server beside the Lease."""
         for endpoint in self.settings.endpoints:
             self._start_task("endpoints", EndpointWriter(self._api_client, endpoint).run())
         self._start_task("events", self._events.run())
-        self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
         self._start_task("device claims", self._device_claims.run())
         self._start_task("volume claims", self._volume_claims.run())
         self._start_task("nominator", self._nominator.run())
-        self._start_task("ledger", self._tick())
         self._start_task("waiting pods", self._condition_writer.run())
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
-        self._start_task("usage", self._usage.run())
         self._start_task("learnt figures", self._learnt_figures.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
         self._start_task("volcano phases", self._volcano_phases.run())
         self._start_task("PodGroup status", self._group_status.run())
-        # What a gang of which not all were nominated still holds must not be planned with.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLE_SECONDS):
-                while self._shell.ledger.withdrawing:  # noqa: ASYNC110 - the watch shows it, there is no event for all
-                    await asyncio.sleep(0.05)
-        await self._round_loop.run()
 
     async def _tick(self) -> None:
         """Tells the ledger that time passes, until cancelled."""

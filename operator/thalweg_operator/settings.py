@@ -56,6 +56,7 @@ class Settings:
         conditions_per_second: conditions of waiting pods written per second, at most; of PodGroups as many besides.
         resync: seconds between rounds in which no pod rests, at most, whatever changes.
         usage: of measured usage.
+        observes: whether it only observes: it plans, and writes nothing but its Lease.
     """
 
     kubeconfig: Path | None = None
@@ -82,3 +83,4 @@ class Settings:
     conditions_per_second: float = 100.0
     resync: float = 60.0
     usage: UsageSettings = field(default_factory=UsageSettings)
+    observes: bool = False

@@ -10,7 +10,7 @@ from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
 from thalweg.up.up_objects import up_objects
 from thalweg_controlplane.building.build import MINOR_VERSION
 
-MODES = ("Binder", "Extender", "SecondScheduler")
+MODES = ("Binder", "Extender", "Observe", "SecondScheduler")
 HOST = f"thalweg-extender.{NAMESPACE}.svc"
 
 
@@ -56,7 +56,7 @@ def test_volumes(helm: Helm, mode: str, openshift: bool) -> None:  # noqa: FBT00
                 secrets += 1
                 assert volume["secret"]["defaultMode"] == 0o440
                 assert ("fsGroup" in spec["securityContext"]) == (not openshift)
-    assert secrets == {"Binder": 1, "Extender": 3, "SecondScheduler": 4}[mode]
+    assert secrets == {"Binder": 1, "Extender": 3, "Observe": 1, "SecondScheduler": 4}[mode]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -85,7 +85,7 @@ def test_selectors(helm: Helm, mode: str) -> None:
                 checked.add(each["kind"])
     assert checked == {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"}
     services = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "Service"}
-    assert ("thalweg-extender" in services) == (mode != "Binder")
+    assert ("thalweg-extender" in services) == (mode in ("Extender", "SecondScheduler"))
     assert "selector" not in services.get("thalweg-extender", {})
 
 
@@ -186,6 +186,7 @@ def test_the_release_reaches_its_own_ports(helm: Helm, mode: str) -> None:
         opened[rule["ports"][0]["port"]] = reached
     expected = {
         "Binder": {},
+        "Observe": {},
         "Extender": {"extender": {"test"}},
         "SecondScheduler": {"extender": {"test", "kube-scheduler"}},
     }
@@ -224,7 +225,7 @@ def test_helm_test_asks_the_extender(helm: Helm, mode: str) -> None:
     spec = one(objects, "Pod", "thalweg-test")["spec"]
     (doctor,) = spec["containers"]
     given = options(doctor["args"]).get("--scheduler-config")
-    assert given == (None if mode == "Binder" else ["/config/scheduler.yaml"])
+    assert given == (["/config/scheduler.yaml"] if mode in ("Extender", "SecondScheduler") else None)
     mounts = {each["name"]: each["mountPath"] for each in doctor["volumeMounts"]}
     volumes = {each["name"]: each for each in spec["volumes"]}
     if mode == "Extender":

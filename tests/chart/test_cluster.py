@@ -169,8 +169,9 @@ IGNORABLE = "kube-scheduler schedules all pods as if there were no plan"
         ({"mode": "Extender"}, {IGNORABLE}),
         ({"mode": "Extender", "extender.ignorable": False}, {STRICT}),
         ({"mode": "SecondScheduler", "image.repository": "registry.example/thalweg"}, {STRICT}),
+        ({"mode": "Observe"}, set()),
     ],
-    ids=["binder", "ignorable", "strict", "second"],
+    ids=["binder", "ignorable", "strict", "second", "observe"],
 )
 async def test_install_and_uninstall(
     release: Release, plane: tuple[ControlPlane, Api], values: dict[str, Any], said: set[str]
@@ -186,7 +187,8 @@ async def test_install_and_uninstall(
     assert "<no value>" not in notes
     assert {each for each in (STRICT, IGNORABLE) if each in notes} == said
     assert ("No pod will start" in notes) == ("image.repository" not in values)
-    for words in ("PriorityClass thalweg", "kubectl thalweg why POD", "--audience thalweg-view", "uninstall --list"):
+    assert ("PriorityClass thalweg" in notes) == (values["mode"] != "Observe")
+    for words in ("kubectl thalweg why POD", "--audience thalweg-view", "uninstall --list"):
         assert words in notes
     await api.wait_for(POLICIES, lambda _: True)
     await api.create(policy("mine"))

@@ -26,9 +26,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown within": ({"image.tags": "x"}, "at '/image': additional properties 'tags' not allowed"),
     "removed": ({"rights": None}, "missing property 'rights'"),
     "removed within": ({"networkPolicy.egress": None}, "at '/networkPolicy': missing property 'egress'"),
-    "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler'"),
+    "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler', 'Observe'"),
     "no replicas": ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
-    "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer"),
+    "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer or null"),
     "digest": ({"image.digest": "sha256:12"}, "at '/image/digest'"),
     "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
     "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
@@ -58,6 +58,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
     "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),
     "no gates": ({"rights.gates": True}, "rights.gates: gates belong to delivery Extender"),
+    "no gates where nothing is written": (
+        {"mode": "Observe", "rights.gates": True},
+        "rights.gates: gates belong to delivery Extender, which mode Observe does not have.",
+    ),
     "no queries": ({"usage.prometheus.url": "http://p:9090"}, "usage.prometheus: url and queries need each other"),
     "half a query": (
         {"usage.prometheus": {"url": "http://p:9090", "queries": {"cpu": "x"}}},

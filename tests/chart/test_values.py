@@ -11,7 +11,7 @@ import yaml
 from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.repository import ROOT
 
-MODES = ("Binder", "Extender", "SecondScheduler")
+MODES = ("Binder", "Extender", "Observe", "SecondScheduler")
 SECRETS = {"certificates.source": "Secret", "certificates.secret": {"server": "s", "client": "c"}}
 
 
@@ -94,14 +94,15 @@ def test_two_releases_differ_by_their_names_only(helm: Helm) -> None:
 
 def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
     """With the names of rights/ the release has exactly its objects, but for the Lease's namespace and the labels."""
-    rendered = helm.template({"mode": "Extender"})
+    rendered = {mode: helm.template({"mode": mode}) for mode in ("Extender", "Observe")}
     for path in sorted((ROOT / "rights").glob("*.yaml")):
         if path.name == "account.yaml":
             continue
         for expected in yaml.safe_load_all(
             path.read_text().replace("namespace: kube-system", f"namespace: {NAMESPACE}")
         ):
-            found = one(rendered, expected["kind"], expected["metadata"]["name"])
+            mode = "Observe" if path.stem == "observe" else "Extender"
+            found = one(rendered[mode], expected["kind"], expected["metadata"]["name"])
             found["metadata"]["labels"] = expected["metadata"].get("labels")
             expected["metadata"].setdefault("labels", None)
             assert found == expected
@@ -112,7 +113,7 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
     [
         ({}, {"extender", "gates"}),
         ({"mode": "Extender"}, set()),
-        ({"mode": "Extender", "view.enabled": False}, {"view"}),
+        ({"mode": "Extender", "view.enabled": False}, {"view", "view-endpoints"}),
         ({"mode": "Extender", "rights.binder": False}, {"binder"}),
         ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
         ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
@@ -135,11 +136,54 @@ def test_rights_by_feature(helm: Helm, values: dict[str, Any], without: set[str]
     """Each file of rights/ is one feature; a mode or a value leaves out all objects of its file, and no others."""
     objects = {(each["kind"], each["metadata"]["name"]) for each in helm.template(values)}
     for path in sorted((ROOT / "rights").glob("*.yaml")):
-        if path.name == "account.yaml":
+        if path.name in ("account.yaml", "observe.yaml"):
             continue
         wanted = without is not None and path.stem not in without
         for each in yaml.safe_load_all(path.read_text()):
             assert ((each["kind"], each["metadata"]["name"]) in objects) == wanted, each["metadata"]
+
+
+@pytest.mark.parametrize("view", [True, False])
+def test_rights_of_an_operator_that_observes(helm: Helm, view: bool) -> None:  # noqa: FBT001
+    """It lists and watches, holds its Lease, and asks about callers of the view, whatever else the values grant.
+
+    No admission policy is installed, and its pods preempt nobody.
+    """
+    values = {"mode": "Observe", "view.enabled": view, "rights.eviction": True, "priorityClass.name": "high"}
+    objects = helm.template(values)
+    bound = {
+        each["roleRef"]["name"]
+        for each in objects
+        if each["kind"] in ("RoleBinding", "ClusterRoleBinding") and each["subjects"][0]["name"] == "thalweg"
+    }
+    assert bound == {"thalweg-observe", "system:discovery", "thalweg-lease", *(["thalweg-view"] if view else [])}
+    writes = {
+        (resource, verb, *rule.get("resourceNames", ()))
+        for each in objects
+        if each["kind"] in ("Role", "ClusterRole") and each["metadata"]["name"] in bound
+        for rule in each["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    reviews = {(resource, "create") for resource in ("tokenreviews", "subjectaccessreviews")} if view else set()
+    assert writes == {("leases", verb, "thalweg") for verb in ("create", "patch", "update")} | reviews
+    kinds = {each["kind"] for each in objects}
+    assert kinds.isdisjoint({"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "PriorityClass", "Secret"})
+    assert all("priorityClassName" not in pod["spec"] for pod in pod_templates(objects))
+
+
+def test_one_operator_observes(helm: Helm) -> None:
+    """The view's Service leads to it by a selector: it writes no Endpoints. Of those that act there are two."""
+    objects = helm.template({"mode": "Observe"})
+    deployment = one(objects, "Deployment", "thalweg")["spec"]
+    assert deployment["replicas"] == 1
+    labels = deployment["template"]["metadata"]["labels"]
+    selector = one(objects, "Service", "thalweg-view")["spec"]["selector"]
+    assert selector.items() <= labels.items()
+    assert one(helm.template({}), "Deployment", "thalweg")["spec"]["replicas"] == 2
+    with pytest.raises(HelmError, match="replicas: mode Observe has one operator"):
+        helm.template({"mode": "Observe", "replicas": 2})
 
 
 def test_long_names(helm: Helm) -> None:
@@ -198,7 +242,8 @@ def test_every_pod_is_bounded(helm: Helm, mode: str) -> None:
     ends |= {
         each["metadata"]["name"]: each["spec"]["jobTemplate"]["spec"] for each in objects if each["kind"] == "CronJob"
     }
-    assert set(ends) >= ({"thalweg-uninstall"} if mode == "Binder" else {"thalweg-uninstall", "thalweg-certificates"})
+    made = {"thalweg-certificates"} if mode in ("Extender", "SecondScheduler") else set()
+    assert set(ends) >= {"thalweg-uninstall", *made}
     assert all(spec["activeDeadlineSeconds"] <= 3600 for spec in ends.values())
 
 
@@ -289,7 +334,8 @@ def test_policies_outlive_the_release(helm: Helm) -> None:
 def test_when_gates_are_opened(helm: Helm, mode: str) -> None:
     """Before the release goes, and before a rollback to a revision that has no right to open them."""
     events = hook(one(helm.template({"mode": mode}), "Job", "thalweg-uninstall"))
-    assert events == ({"pre-delete", "pre-rollback"} if mode == "Binder" else {"pre-delete"})
+    expected = {"Binder": {"pre-delete", "pre-rollback"}, "Observe": {"pre-rollback"}}
+    assert events == expected.get(mode, {"pre-delete"})
 
 
 def test_the_operators_arguments(helm: Helm) -> None:
@@ -319,6 +365,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
         ),
         f"--extender-endpoints={NAMESPACE}/thalweg-extender",
     ]
+    assert arguments(mode="Observe") == ["run", "--observe", *plain[1:], view[0]]
     given = arguments(workerMemory="2Gi", roundBudget=0, logLevel="debug", extraArgs=["--record=/tmp/rounds"])
     assert given[-5:] == ["--round-budget=0", "--worker-memory=2Gi", *view, "--record=/tmp/rounds"]
     assert "--log-level=debug" in given
@@ -348,7 +395,8 @@ def test_nothing_is_written_in_kube_system(helm: Helm, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_strict_or_ignorable(helm: Helm, mode: str) -> None:
     """By default only the extender of the cluster's own kube-scheduler is ignorable; a value decides otherwise."""
-    for value, expected in ((None, mode == "Extender"), (True, mode != "Binder"), (False, False)):
+    extends = mode in ("Extender", "SecondScheduler")
+    for value, expected in ((None, mode == "Extender"), (True, extends), (False, False)):
         pods = pod_templates(helm.template({"mode": mode, "extender.ignorable": value}))
         containers = [
             each
@@ -356,7 +404,7 @@ def test_strict_or_ignorable(helm: Helm, mode: str) -> None:
             for each in [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
             if "scheduler-config" in each.get("args", ())
         ]
-        assert bool(containers) == (mode != "Binder")
+        assert bool(containers) == extends
         assert {"--ignorable" in each["args"] for each in containers} == ({expected} if containers else set())
 
 

@@ -479,3 +479,71 @@ def test_versions_and_times_are_those_of_the_repository() -> None:
     assert [f"1.{minor}" for minor in KNOWN] == list(KUBERNETES)
     (seconds,) = re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text())
     assert timedelta(seconds=int(seconds)) == HEARTBEAT
+
+
+#: Of an operator that only observes, with its rights and a policy that it has read.
+OBSERVING = replace(
+    HEALTHY,
+    operator_pods=(
+        pod("o", "default-scheduler", node="n", containers=[{"args": ["run", "--observe"]}],
+            labels={"app.kubernetes.io/version": "1.0.0"}),
+    ),
+    denied=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file not in ("observe", "lease", "view")),
+    granted=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file in ("observe", "lease", "view")),
+    confinement=(None, None),
+    pods=(pod("theirs", "default-scheduler"),),
+    policies=(
+        msgspec.convert(
+            {"metadata": {"name": "all", "generation": 1},
+             "spec": {"delivery": "Observe", "selects": {"schedulerNames": ["default-scheduler"]}}},
+            PolicyObject,
+        ),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pods", [OBSERVING.operator_pods, ()], ids=["pods", "rights"])
+def test_an_operator_that_only_observes(pods: tuple[Pod, ...]) -> None:
+    """It may write nothing, is not confined, and writes no status. Its pods tell, or its account's rights."""
+    facts = replace(OBSERVING, operator_pods=pods)
+    found = [each for each in judge(facts) if each.verdict in (Verdict.FAIL, Verdict.WARN)]
+    assert found == []
+    (of_rights,) = [each for each in judge(facts) if each.check == "rights"]
+    assert of_rights.verdict is Verdict.OK
+    assert "write nothing but its Lease" in of_rights.sentence
+
+
+def test_an_operator_without_pods_that_may_write_acts() -> None:
+    """The rights of all files: those to read do not make it one that observes."""
+    facts = replace(HEALTHY, operator_pods=(), granted=wanted_rights(_ACCOUNT, _ACCOUNT))
+    assert not [each for each in judge(facts) if "observes" in each.sentence]
+
+
+OF_OBSERVER: list[tuple[dict[str, Any], str, Verdict, str]] = [
+    ({"denied": (Right("observe", "list", "", "nodes"),)}, "rights", Verdict.FAIL, "may not list nodes (rights/observe"),
+    (
+        {"granted": (*OBSERVING.granted, Right("binder", "create", "", "pods/binding"))},  # type: ignore[misc]
+        "rights",
+        Verdict.WARN,
+        "may also create pods/binding (rights/binder.yaml)",
+    ),
+    ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
+    ({"policies": (policy("acts"),)}, "policies", Verdict.WARN, "has delivery Binder, and the operator only observes"),
+    ({"policies": (policy("bad", delivery="Both"),)}, "policies", Verdict.FAIL, "bad is not accepted: spec.delivery"),
+    ({"pods": (pod("ours"),)}, "served", Verdict.FAIL, "binds no pod of the scheduler thalweg"),
+]
+
+
+@pytest.mark.parametrize(("changes", "check", "verdict", "words"), OF_OBSERVER, ids=[each[3] for each in OF_OBSERVER])
+def test_what_is_wrong_with_one_that_only_observes(
+    changes: dict[str, Any], check: str, verdict: Verdict, words: str
+) -> None:
+    """Missing rights, rights that it does not need, and what waits for an operator that acts."""
+    found = [(each.check, each.verdict, each.sentence) for each in judge(replace(OBSERVING, **changes))]
+    assert [each for each in found if each[:2] == (check, verdict) and words in each[2]], found
+
+
+def test_an_operator_that_observes_may_be_beside_one_that_acts() -> None:
+    """Each holds a lease of its own."""
+    facts = replace(OBSERVING, leases=(lease(), lease("other")), pods=(pod("ours"),))
+    assert not [each for each in judge(facts) if each.verdict is Verdict.FAIL]

@@ -34,6 +34,13 @@ def test_nothing_more_than_is_used(path: Path) -> None:
                 assert rule["verbs"] == ["get"]
 
 
+def test_who_observes_may_only_read() -> None:
+    """The file grants list and watch, and no Role: the Lease is that of lease.yaml."""
+    objects = manifests(ROOT / "rights/observe.yaml")
+    assert {verb for each in objects for rule in each.get("rules", []) for verb in rule["verbs"]} == {"list", "watch"}
+    assert {each["kind"] for each in objects} == {"ClusterRole", "ClusterRoleBinding"}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_role_is_bound_to_the_account_beside_it(path: Path) -> None:
     """So that a file that is left out takes its feature away and nothing else."""

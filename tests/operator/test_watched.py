@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import pytest
 import yaml
 from support.fake_api import ScriptedApi
 from support.repository import ROOT
@@ -62,11 +63,13 @@ def test_every_kind_is_watched_at_its_path() -> None:
     assert len(found) == len(KINDS) - 1, f"all kinds but {POLICY.kind}, which kopf watches"
 
 
-def test_the_roles_let_the_operator_watch_every_kind() -> None:
-    """And list it."""
+@pytest.mark.parametrize("observes", [False, True])
+def test_the_roles_let_the_operator_watch_every_kind(observes: bool) -> None:  # noqa: FBT001
+    """And list it; an operator that only observes by one file, the others by all others."""
     allowed = {
         (group, plural)
         for path in (ROOT / "rights").glob("*.yaml")
+        if (path.stem == "observe") is observes
         for manifest in yaml.safe_load_all(path.read_text())
         if manifest["kind"] == "ClusterRole"
         for rule in manifest["rules"]

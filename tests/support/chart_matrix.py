@@ -12,7 +12,7 @@ FOREIGN = {
     "cert-manager.io/v1": ("Certificate", "Issuer"),
     "monitoring.coreos.com/v1": ("PodMonitor", "ServiceMonitor", "PrometheusRule"),
 }
-MODES = ({"mode": "Binder"}, {"mode": "Extender"}, {"mode": "SecondScheduler"})
+MODES = ({"mode": "Binder"}, {"mode": "Extender"}, {"mode": "Observe"}, {"mode": "SecondScheduler"})
 SOURCES: tuple[dict[str, Any], ...] = (
     {},
     {"certificates.source": "CertManager"},
@@ -75,7 +75,7 @@ def foreign_crds() -> list[Manifest]:
 
 def matrix() -> Iterator[tuple[dict[str, Any], ...]]:
     """Choices of mode, certificates, monitoring, sizes and rights. Any two of different kinds occur together."""
-    for mode, source, rights in itertools.product(range(3), range(4), range(2)):
+    for mode, source, rights in itertools.product(range(4), range(4), range(2)):
         monitoring, size = (mode + source) % 3, (mode + source + rights) % 2
         yield MODES[mode], SOURCES[source], MONITORING[monitoring], SIZES[size], RIGHTS[rights]
 

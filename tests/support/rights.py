@@ -68,8 +68,8 @@ def manifests(stem: str) -> list[dict[str, Any]]:
 
 
 def files() -> list[str]:
-    """Names of the files of rights/, without their ends."""
-    return sorted(path.stem for path in RIGHTS.glob("*.yaml"))
+    """Names of the files of rights/, without their ends, of an operator that does not only observe."""
+    return sorted(path.stem for path in RIGHTS.glob("*.yaml") if path.stem != "observe")
 
 
 def granted(stem: str) -> Iterator[Right]:

@@ -1,7 +1,20 @@
 {{/* What follows from the values. Each is "true" or "". */}}
 
 {{- define "thalweg.hasExtender" -}}
-{{- if ne .Values.mode "Binder" }}true{{ end -}}
+{{- if has .Values.mode (list "Extender" "SecondScheduler") }}true{{ end -}}
+{{- end -}}
+
+{{- define "thalweg.observes" -}}
+{{- if eq .Values.mode "Observe" }}true{{ end -}}
+{{- end -}}
+
+{{/* A number: of operators. */}}
+{{- define "thalweg.replicas" -}}
+{{- .Values.replicas | default (ternary 1 2 (eq .Values.mode "Observe")) -}}
+{{- end -}}
+
+{{- define "thalweg.makesPriorityClass" -}}
+{{- if and .Values.priorityClass.create (not (include "thalweg.observes" .)) }}true{{ end -}}
 {{- end -}}
 
 {{- define "thalweg.servesGates" -}}

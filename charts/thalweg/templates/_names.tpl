@@ -15,7 +15,11 @@
 
 {{/* Of the release's own pods; "": they have none. */}}
 {{- define "thalweg.priorityClass" -}}
-{{- .Values.priorityClass.name | default (ternary (include "thalweg.fullname" .) "" .Values.priorityClass.create) -}}
+{{- if include "thalweg.makesPriorityClass" . -}}
+{{- .Values.priorityClass.name | default (include "thalweg.fullname" .) -}}
+{{- else if not .Values.priorityClass.create -}}
+{{- .Values.priorityClass.name -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "thalweg.extenderService" -}}

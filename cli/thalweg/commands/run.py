@@ -50,6 +50,9 @@ from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Addr
               help="Lease that the operator holds while it works. All operators of a cluster must name the same lease: "
                    "two leases are two leaders, which overcommit nodes. The chart's is "
                    "RELEASE-NAMESPACE/RELEASE.")  # fmt: skip
+@click.option("--observe", "observes", is_flag=True,
+              help="Plan all pods as under delivery Observe, whatever policies say, and write nothing but the Lease. "
+                   "rights/observe.yaml is enough.")  # fmt: skip
 @click.option("--replicated", is_flag=True,
               help="Stand by while another operator holds the lease, instead of ending.")  # fmt: skip
 @click.option("--worker-memory", metavar="QUANTITY",
@@ -98,7 +101,8 @@ def run(
     extender_key: Path | None,
     extender_client_ca: Path | None,
     extender_endpoints: NamespacedName | None,
-    replicated: bool,  # noqa: FBT001 - click's flag
+    observes: bool,  # noqa: FBT001 - click's flags
+    replicated: bool,  # noqa: FBT001
     view_listen: Address | None,
     view_cert: Path | None,
     view_key: Path | None,
@@ -113,7 +117,8 @@ def run(
     other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
     `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback. With
     --view-listen it shows what it does and why pods wait, to callers whose token the API server accepts and who may
-    read what they ask for. Ctrl-C stops the operator.
+    read what they ask for. With --observe it plans for whoever places the pods, and changes nothing. Ctrl-C stops the
+    operator.
 
     \b
     Examples:
@@ -121,6 +126,7 @@ def run(
       thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
       thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
       thalweg run --kubeconfig ~/.kube/config --context staging
+      thalweg run --observe --lease kube-system/thalweg-observe --view-listen 127.0.0.1:8444
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.run.extender import ExtenderOptions
     from thalweg.run.run import run_operator
@@ -153,4 +159,5 @@ def run(
         view,
         usage_settings(usage_interval, prometheus_url, prometheus_queries),
         replicated=replicated,
+        observes=observes,
     )

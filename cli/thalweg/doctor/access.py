@@ -13,8 +13,12 @@ from thalweg.option_types import NamespacedName
 REQUIRED = ("base", "lease")
 #: Files of features that may be off: an account that has none of such a file's rights does without the feature.
 #: Those of delivery Extender are missed where a policy has it.
-MAY_BE_OFF = ("view",)
+MAY_BE_OFF = ("view", "view-endpoints")
 OF_EXTENDER = ("extender", "gates")
+#: Files of rights of an operator that only observes; it needs no other.
+OF_OBSERVERS = ("observe", "lease", "view")
+#: Verbs that change nothing.
+_READS = frozenset({"get", "list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class Right:
         where = f" in namespace {self.namespace}" if self.namespace else ""
         named = f" {self.name}" if self.name else ""
         return f"{self.verb} {self.url or self.resource + of_group}{named}{where}"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it lets an account change what is stored; a review is answered, and not stored."""
+        return self.verb not in _READS and not self.resource.endswith("reviews")
 
     def review(self, user: str) -> dict[str, Any]:
         """The SubjectAccessReview of this right for a user."""

@@ -272,8 +272,8 @@ class ClusterReader:
         nodes = await self.list("/api/v1/nodes", _Object)
         return problems_of(objects, (node.metadata for node in nodes))
 
-    async def denied(self, lease: NamespacedName) -> tuple[Right, ...]:
-        """Rights of the roles in rights/ that the service account lacks."""
+    async def reviewed(self, lease: NamespacedName) -> tuple[tuple[Right, bool], ...]:
+        """The rights of the roles in rights/, and whether the service account has each."""
         user, limit = user_of(self._account), asyncio.Semaphore(8)
 
         async def allowed(right: Right) -> bool:
@@ -284,13 +284,15 @@ class ClusterReader:
             return bool(JsonReader(_Review).read(raw).status.get("allowed"))
 
         wanted = wanted_rights(self._account, lease)
+        # Whichever files grant a right: it is asked about once.
+        different = dict.fromkeys(replace(right, file="") for right in wanted)
         try:
-            answers = await asyncio.gather(*(allowed(right) for right in wanted))
+            answers = dict(zip(different, await asyncio.gather(*map(allowed, different)), strict=True))
         except Refused as error:
             if error.status != 403:
                 raise
             raise NotReadError("you may not create subjectaccessreviews.authorization.k8s.io") from error
-        return tuple(right for right, yes in zip(wanted, answers, strict=True) if not yes)
+        return tuple((right, answers[replace(right, file="")]) for right in wanted)
 
     async def scheduler(self) -> SchedulerFacts | None:
         """kube-scheduler's configuration, and what its extenders answer."""

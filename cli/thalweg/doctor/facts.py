@@ -110,7 +110,7 @@ class Facts:
         expected_confinement: the same of this version.
         crds: the CustomResourceDefinitions; None for what is not installed.
         expected_crds: the same of this version.
-        denied: rights that the service account lacks.
+        denied, granted: rights of the roles in rights/ that the service account lacks, and those that it has.
         leases: leases of Thalweg.
         still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
         operator_pods: running pods of the operator.
@@ -150,3 +150,4 @@ class Facts:
     pod_group_versions: tuple[str, ...] | NotRead
     hyper_node_problems: tuple[str, ...] | NotRead | None
     view: ViewAnswer | NotRead | None
+    granted: tuple[Right, ...] | NotRead = ()

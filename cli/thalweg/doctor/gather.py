@@ -13,7 +13,7 @@ from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import OperatorError
 
 from thalweg.crds import custom_resource_definitions
-from thalweg.doctor.access import release_of
+from thalweg.doctor.access import Right, release_of
 from thalweg.doctor.cluster_reader import COMPONENT, KUBE_SCHEDULER, ClusterReader, Examination
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.facts import Facts, NotRead, PolicyObject
@@ -40,7 +40,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
     lease = reader.find_lease(first_leases)
     async with asyncio.TaskGroup() as group:
         crds = group.create_task(_fact(reader.crds()))
-        denied = group.create_task(_fact(reader.denied(lease)))
+        reviewed = group.create_task(_fact(reader.reviewed(lease)))
         confinement = group.create_task(_fact(reader.confinement()))
         pods = group.create_task(_fact(reader.list("/api/v1/pods", Pod)))
         namespaces = group.create_task(_fact(reader.namespaces()))
@@ -68,7 +68,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         expected_confinement=expected_confinement(account, release_of(account, lease)),
         crds=crds.result(),
         expected_crds=tuple(custom_resource_definitions()),
-        denied=denied.result(),
+        denied=_rights(reviewed.result(), allowed=False),
         leases=leases,
         still_renewed=still_renewed,
         operator_pods=_of(thalweg_pods, account, "operator"),
@@ -84,7 +84,12 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         pod_group_versions=pod_group_versions.result(),
         hyper_node_problems=hyper_node_problems.result(),
         view=view.result(),
+        granted=_rights(reviewed.result(), allowed=True),
     )
+
+
+def _rights(reviewed: tuple[tuple[Right, bool], ...] | NotRead, *, allowed: bool) -> tuple[Right, ...] | NotRead:
+    return reviewed if isinstance(reviewed, NotRead) else tuple(right for right, yes in reviewed if yes is allowed)
 
 
 def _of(pods: tuple[Pod, ...] | NotRead, account: NamespacedName, component: str) -> tuple[Pod, ...] | NotRead:

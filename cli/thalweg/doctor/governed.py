@@ -13,6 +13,7 @@ from flowcore.model.errors import PolicyError
 from flowcore.model.policies import BUILT_IN, Policy
 from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.findings import CheckResult, Verdict
+from thalweg.doctor.observing import observed_policies, observes
 from thalweg.wire_objects import Pod
 
 _CHECK = "policies"
@@ -49,7 +50,7 @@ def policies(facts: Facts) -> Iterator[CheckResult]:
     if isinstance(facts.policies, NotRead):
         yield CheckResult(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
-    results = [*_not_accepted(facts.policies)]
+    results = [*(observed_policies if observes(facts) else _not_accepted)(facts.policies)]
     if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]

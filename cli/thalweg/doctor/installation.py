@@ -13,6 +13,7 @@ from thalweg.doctor.access import MAY_BE_OFF, OF_EXTENDER, REQUIRED, user_of, wa
 from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import steered_policies
+from thalweg.doctor.observing import observes, rights_of_observer
 
 #: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
 OLDEST: Final = (1, 30)
@@ -150,13 +151,17 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 def rights(facts: Facts) -> Iterator[CheckResult]:
     """Whether the operator's account has the rights of each file in rights/."""
+    if observes(facts):
+        yield from rights_of_observer(facts)
+        return
     check, denied = "rights", facts.denied
     if isinstance(denied, NotRead):
         yield CheckResult(check, Verdict.SKIP, denied.problem)
         return
     files: dict[str, list[str]] = defaultdict(list)
     for right in denied:
-        files[right.file].append(str(right))
+        if right.file != "observe":
+            files[right.file].append(str(right))
     wanted = Counter(right.file for right in wanted_rights(facts.service_account, facts.service_account))
     for file in (*MAY_BE_OFF, *(() if steered_policies(facts) else OF_EXTENDER)):
         if len(files.get(file, ())) == wanted[file]:

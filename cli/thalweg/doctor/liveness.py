@@ -12,6 +12,7 @@ from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
 from thalweg.doctor.facts import Facts, Lease, NotRead, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import parsed
+from thalweg.doctor.observing import observes
 from thalweg.wire_objects import Pod
 
 #: How far clocks may differ. The Date header has whole seconds.
@@ -52,7 +53,7 @@ def lease(facts: Facts) -> Iterator[CheckResult]:
         yield CheckResult(check, Verdict.SKIP, facts.leases.problem)
         return
     live = live_leases(facts)
-    if len(live) > 1:
+    if len(live) > 1 and not observes(facts):
         names = " and ".join(f"{each.name} ({each.spec.holder_identity})" for each in live)
         yield CheckResult(
             check,
@@ -61,9 +62,9 @@ def lease(facts: Facts) -> Iterator[CheckResult]:
             "Stop all but one, or give all of them the same --lease.",
         )
     elif live:
-        (held,) = live
-        said = f"{held.spec.holder_identity} holds the lease {held.name} and renews it."
-        yield CheckResult(check, Verdict.OK, said)
+        for held in live:
+            said = f"{held.spec.holder_identity} holds the lease {held.name} and renews it."
+            yield CheckResult(check, Verdict.OK, said)
     else:
         ended = [each for each in facts.leases if each.spec.holder_identity and each.spec.renew_time]
         if ended:
@@ -122,7 +123,8 @@ def gates(facts: Facts) -> Iterator[CheckResult]:
     gated = [pod for pod in facts.pods if pod.waiting and any(each.name == GATE for each in pod.spec.scheduling_gates)]
     beats = [each.status.gate.heartbeat for each in facts.policies if each.status.gate and each.status.gate.heartbeat]
     fresh = any(facts.server_time - beat <= HEARTBEAT for beat in beats)
-    wanting = [each.name for each in parsed(facts.policies) if wants_gate(each)]
+    # Who observes gates no pod.
+    wanting = [each.name for each in parsed(facts.policies) if wants_gate(each) and not observes(facts)]
     if gated and not (fresh and live_leases(facts)):
         since = f"the last heartbeat was {_seconds(facts.server_time - max(beats))} ago" if beats else "no heartbeat"
         yield CheckResult(
@@ -172,7 +174,13 @@ def served(facts: Facts) -> Iterator[CheckResult]:
     waiting = [each for each in facts.pods if each.waiting]
     bound_by_us = [each for each in waiting if each.spec.scheduler_name in own_names]
     problems = 0
-    if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
+    # Of several that live, one may act.
+    if bound_by_us and observes(facts) and len(live_leases(facts)) < 2:
+        problems += 1
+        name = bound_by_us[0].spec.scheduler_name
+        said = f"{_pods(bound_by_us)}: the operator only observes, and binds no pod of the scheduler {name}."
+        yield CheckResult(check, Verdict.FAIL, said, "Install mode Binder, or give the pods another schedulerName.")
+    elif bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
         yield CheckResult(

@@ -50,8 +50,19 @@ def run_operator(
     usage: UsageSettings,
     *,
     replicated: bool,
+    observes: bool,
 ) -> None:
-    """Runs the operator until a signal. A failure gives one log line and exit code 1."""
+    """Runs the operator until a signal. A failure gives one log line and exit code 1.
+
+    Raises:
+        click.UsageError: the options contradict each other.
+    """
+    if observes and extender.listen is not None:
+        raise click.UsageError("--observe and --extender-listen contradict each other: the extender steers kube-scheduler")
+    if observes and view.service is not None:
+        raise click.UsageError(
+            "--observe writes nothing but the Lease: leave out --view-endpoints, and give the view's Service a selector"
+        )
     serve = _all_of(serve_extender(extender), serve_view(view))
     set_up_logging(log_format, log_level)
     kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
@@ -78,6 +89,7 @@ def run_operator(
         dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else _memory_limit(worker_memory, "--worker-memory"),
         usage=usage,
+        observes=observes,
     )
     try:
         asyncio.run(run(settings, serve))

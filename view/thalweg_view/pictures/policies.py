@@ -117,7 +117,7 @@ def _of_state(data: ViewData) -> dict[str, PolicyRow]:
 
 def _row(policy: Policy) -> PolicyRow:
     selects = policy.selects
-    parts = [f"scheduler {' or '.join(selects.scheduler_names)}"]
+    parts = [f"scheduler {' or '.join(selects.scheduler_names)}" if selects.scheduler_names else "any scheduler"]
     if selects.pods is not None:
         parts.append(f"pods with {selector_text(selects.pods)}")
     if selects.namespaces is not None:
