@@ -13,7 +13,7 @@ from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
 
 from flowcore.costs import MODELS
-from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects, only_observed
 from flowcore.model.selectors import LabelSelector
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.questions.scenario import Scenario, plan_scenario
@@ -133,6 +133,16 @@ def with_gpus() -> Scenario:
     return scenario_of(
         [manifest_node("a", "z", cpu="16"), backing, slices, *claiming("claims", "", 2), asking, manifest_pod("plain")]
     )
+
+
+def test_running_pods_of_an_operator_that_only_observes_are_not_compared() -> None:
+    """Where no policy of the cluster governs them. Else each plan would place all pods of the cluster anew."""
+    scenario = scenario_of([manifest_node("a", "z", pods=1), *(manifest_pod(name, "a") for name in ("p", "q"))])
+    scenario.policies = {policy.name: policy for policy in only_observed([])}
+    answer = answer_plan(scenario, PlanQuery(), CONTEXT)
+    assert answer.observed == []
+    assert not [each for each in answer.warnings if "(observed)" in each]
+    assert len(compare_observed(observed(scenario), NOW, MODELS)) == 2
 
 
 def test_placed_pods_say_their_devices() -> None:

@@ -20,7 +20,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN, Delivery, only_observed
 from flowcore.planning.round import Round
 
 STEPS = 24
@@ -59,6 +59,23 @@ async def test_the_process_plans_as_this_one_does() -> None:
         assert comparable(await client.ask(request)).placements == expected.placements
     finally:
         await client.stop()
+
+
+def test_an_operator_that_only_observes_plans_as_one_that_acts() -> None:
+    """With the same steps and bounds. It has no prices for pods that come alone: it places none."""
+    request = crowded()
+    acting = run_request(Replica(), request)
+    observing = run_request(
+        Replica(), msgspec.structs.replace(request, policies=[*only_observed(request.policies)])
+    )
+    assert acting.node_prices
+    assert not observing.node_prices
+    for each in (acting, observing):
+        assert each.left_at_least is not None
+    assert [(each.pod, each.node) for each in observing.placements] == [
+        (each.pod, each.node) for each in acting.placements
+    ]
+    assert (observing.cost, observing.left_at_least, observing.steps) == (acting.cost, acting.left_at_least, acting.steps)
 
 
 def test_steps_that_only_improve_a_plan_are_charged_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from flowcore.costs import CostModel
 from flowcore.model.pods import Pod
+from flowcore.model.policies import OBSERVED
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.questions.scenario.reading.edits import Edits
@@ -41,7 +42,7 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     """Each running pod of a policy with delivery Observe, in the order of the cluster's pods.
 
     Pods that stay where they are whatever is planned are left out: those of DaemonSets, and those that are being
-    deleted. So are pods that may not be planned. Where a pod's data is does not count: it is not read of running pods.
+    deleted. So are pods that may not be planned, and those that no policy of the cluster governs. Where a pod's data is does not count: it is not read of running pods.
 
     Args:
         now: seconds since the epoch.
@@ -57,6 +58,7 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
         and pod.node_name in scenario.cluster.nodes
         and governed.governs(pod)
         and not governed.policy_of(pod).delivery.acts
+        and governed.policy_of(pod).name != OBSERVED.name
     }
     if not chosen:
         return []

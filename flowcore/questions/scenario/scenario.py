@@ -16,7 +16,7 @@ from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
+from flowcore.model.policies import BUILT_IN, OBSERVED, OF_OTHERS, Delivery, Policy, ReschedulingMode
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
@@ -136,6 +136,8 @@ class GovernedScenario:
             coverages.add(namespace, labels, scheduler_name, known, population.placed, population.waiting)
         sentences = []
         for policy in self._scenario.policies.values():
+            if policy.name == OBSERVED.name:
+                continue
             coverage = coverages.of(policy)
             sentences += [f"policy {policy.name}: {sentence}" for _, sentence in without_effect(policy, coverage)]
             if coverage.governed and coverage.equal:

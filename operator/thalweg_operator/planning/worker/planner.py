@@ -10,7 +10,7 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.network_model import NetworkModel
-from flowcore.model.policies import Policy
+from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult
@@ -32,14 +32,19 @@ _FEW = 8
 
 
 def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
-    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed.
+
+    An operator that only observes binds none: its round is that of the others.
+    """
     stopwatch = Stopwatch()
+    policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
     with stopwatch.phase("snapshot"):
         replica.apply(request)
         delivered_pods, observed_pods = _pending_pods(request)
-        snapshot = replica.to_snapshot(request, delivered_pods)
+        observes = OBSERVED.name in policies
+        first, shown_pods = (observed_pods, delivered_pods) if observes else (delivered_pods, observed_pods)
+        snapshot = replica.to_snapshot(request, first)
     meter = NamespaceMeter()
-    policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
     with stopwatch.phase("problem"):
         planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
     with stopwatch.phase("solve"):
@@ -53,16 +58,17 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         meter.improved(improving.seconds)
     with stopwatch.phase("result"):
         results = [planned.result()]
-    if observed_pods:
+    if shown_pods:
         # This plan is only shown, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
-            rest = replace(results[0].after, pending=observed_pods, running=None)
+            rest = replace(results[0].after, pending=shown_pods, running=None)
             shown = Round(rest, policies, models, cache=cache, charge=meter)
             _run_steps(shown, _OBSERVED_STEPS, lambda: False, lambda: None)
             results.append(shown.result())
     with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
-        priced = list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
+        prices_of = () if observes else planned.node_prices(bound=len(delivered_pods) <= _FEW)
+        priced = list(first_prices(prices_of))
         prices = list(encode_prices(request, position_by_key, priced))
         savings = savings_by_pod(priced, results[0].after.table.nodes)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
@@ -71,7 +77,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         reply,
         node_prices=prices,
         node_names=replica.names_to_tell() if prices else None,
-        namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
+        namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in shown_pods)]),
         network_seconds=meter.policy_seconds(networks),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
