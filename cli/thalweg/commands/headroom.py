@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
 @click.option("--scale-ups", type=click.IntRange(min=0), default=3, show_default=True,
               help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
+@click.option("--unneeded", type=click.IntRange(0, 1000), default=10, show_default=True,
+              help="Name at most so many nodes without which everything still fits. 0: look for none.")  # fmt: skip
+@click.option("--gang", metavar="[NAMESPACE/]NAME", default="", help="The gang that --write is for.")
+@click.option("--write", type=click.Choice(["ProvisioningRequest"]),
+              help="Print the object that asks cluster-autoscaler for nodes for a gang, all or none, with its "
+                   "PodTemplates. Nothing is created.")  # fmt: skip
 @options.output
 @options.watch
 def headroom(
@@ -37,6 +43,9 @@ def headroom(
     tolerate: tuple[str, ...],
     limit: int,
     scale_ups: int,
+    unneeded: int,
+    gang: str,
+    write: str | None,
     output: str,
     *,
     watch: bool,
@@ -50,7 +59,13 @@ def headroom(
     placed, and of one more not all. Without --like and without requests nothing is counted.
 
     New nodes are like existing ones, with the pods that each such node has. Each line was planned: so many nodes place
-    so many of the pods that wait now.
+    so many of the pods that wait now. BY BOUND is by how many pods the least that every plan leaves falls with them.
+
+    Nodes that are worth nothing now are named together, with a plan of the cluster without all of them: each pod that
+    has a node has one there. Others may be worth nothing, too.
+
+    --write ProvisioningRequest prints objects that `kubectl apply -f -` takes. A plan with new nodes was made first: it
+    places all pods of the gang. Where none does, the line of error says why.
 
     Exit code 2: the files, the API server or the operator cannot be read, or there is no answer, for example because a
     pod is not there.
@@ -61,10 +76,12 @@ def headroom(
       thalweg headroom -f now.json --cpu 2 --memory 4Gi
       thalweg headroom -f now.json --gpu 1 --tolerate dedicated
       thalweg headroom -f now.json --gpu 8 --request networking.thalweg/bandwidth=10G -o json
+      thalweg headroom -f now.json --gang shop/train --write ProvisioningRequest
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
     from thalweg.questions.headroom import run_headroom
+    from thalweg.questions.provisioning_request import run_provisioning_request
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
     given = {name: amount for name, amount in amounts.items() if amount is not None}
@@ -77,5 +94,12 @@ def headroom(
         raise click.UsageError("give either --like or amounts: a pod that is like another requests what that requests")
     if tolerate and not given:
         raise click.UsageError("--tolerate describes pods together with amounts, such as --gpu 1")
-    asked = HeadroomQuery(like, given, limit=limit, scale_ups=scale_ups, tolerate=[*tolerate])
+    if (write is None) != (not gang):
+        raise click.UsageError("--gang and --write need each other: a request is for one gang")
+    if gang:
+        if like or given or watch:
+            raise click.UsageError("--write prints one request: leave out --like, amounts and --watch")
+        run_provisioning_request(source, gang, output)
+        return
+    asked = HeadroomQuery(like, given, limit=limit, scale_ups=scale_ups, tolerate=[*tolerate], unneeded=unneeded)
     run_headroom(source, asked, output, watch=watch)

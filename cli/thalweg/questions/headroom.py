@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import click
 import msgspec
+from rich.console import Console
 
 from flowcore.model.amount_text import short_amount
+from flowcore.planning.problem.left_at_least import counted_amount
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import counted, print_table, stdout_console
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
-#: Pods named in a cell; ``-o json`` has all.
-_MAX_NAMES = 3
+#: Pods named in a cell, and moves in a table; ``-o json`` has all.
+_MAX_NAMES, _MAX_MOVES = 3, 10
 
 
 def run_headroom(source: SourceOptions, asked: HeadroomQuery, output: str, *, watch: bool) -> None:
@@ -48,6 +51,13 @@ def show(answer: HeadroomAnswer) -> None:
         if answer.reason:
             console.print(f"no room for one more: {answer.reason}", markup=False)
         console.print()
+    _show_new_nodes(console, answer)
+    if answer.unneeded is not None:
+        console.print()
+        _show_unneeded(console, answer.unneeded)
+
+
+def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
         return
@@ -58,12 +68,46 @@ def show(answer: HeadroomAnswer) -> None:
     console.print(f"{left}; new nodes may help {answer.more_nodes_help} of them")
     if answer.scale_ups:
         rows = [
-            (str(scale_up.count), scale_up.like, str(scale_up.pods), _some(scale_up.places, scale_up.pods))
+            (
+                str(scale_up.count),
+                scale_up.like,
+                _worth(scale_up.pods, scale_up.amount, answer.resource),
+                _worth(scale_up.pods_by_bound, scale_up.amount_by_bound, answer.resource),
+                _some(scale_up.places, scale_up.pods),
+            )
             for scale_up in answer.scale_ups
         ]
-        print_table(console, ("NEW NODES", "LIKE", "PLACE", "PODS"), rows)
+        print_table(console, ("NEW NODES", "LIKE", "PLACE", "BY BOUND", "PODS"), rows)
+        console.print(_worth_most(answer), markup=False)
     else:
         console.print("no node like those that are there would take one of them")
+
+
+def _worth_most(answer: HeadroomAnswer) -> str:
+    """Which of the new nodes places most, node by node."""
+    best = max(answer.scale_ups, key=lambda each: (each.pods / each.count, each.amount / each.count, -each.count))
+    pods, amount = best.pods / best.count, best.amount / best.count
+    return f"worth most: a node like {best.like}, which places {_worth(pods, amount, answer.resource)} on average"
+
+
+def _worth(pods: float, amount: float, resource: str) -> str:
+    shown = f"{round(pods, 1):,g} {'pod' if pods == 1 else 'pods'}"
+    return f"{shown} with {counted_amount(resource, round(amount, 1))}" if amount else shown
+
+
+def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
+    if not unneeded.nodes:
+        console.print(f"no node was found that is worth nothing; {counted(unneeded.plans, 'plan')} made")
+        return
+    which = f"{counted(len(unneeded.nodes), 'node')} {'is' if len(unneeded.nodes) == 1 else 'are'} worth nothing now"
+    console.print(f"{which}: {', '.join(unneeded.nodes)}", markup=False)
+    moves = f"{counted(unneeded.pods, 'pod')} on another one" if unneeded.pods else "none on another one"
+    console.print(f"in a plan without them each pod that has a node has one, {moves}")
+    rows = [(pod, moved.from_node, moved.to_node) for pod, moved in list(unneeded.moves.items())[:_MAX_MOVES]]
+    if rows:
+        print_table(console, ("POD", "FROM", "TO"), rows)
+    if unneeded.pods > len(rows):
+        console.print(f"and {unneeded.pods - len(rows)} more")
 
 
 def _some(names: list[str], count: int) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import click
 import msgspec
-from thalweg_operator.api.client import ApiClient, connect
-from thalweg_operator.errors import ConnectionLost
+from thalweg_operator.api.client import ApiClient, connect, pod_path
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.errors import ConnectionLost, Refused
 
 from flowcore.questions.scenario import Scenario
 from thalweg.dumps.reader import read_listing
@@ -26,6 +27,7 @@ from thalweg.sources.source import Source, SourceError, SourceOperation, SourceO
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 _CONNECTIONS: Final = 4
+_objects = JsonReader(dict[str, Any])
 
 
 class DirectSource:
@@ -62,6 +64,17 @@ class DirectSource:
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
 
+    async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The pods as the API server shows them to the caller."""
+        found = []
+        for key in keys:
+            namespace, _, name = key.partition("/")
+            try:
+                found.append(_objects.read(await self._client.request("GET", pod_path(namespace, name))))
+            except (ConnectionLost, Refused, UnreadableJson) as error:
+                raise SourceError(f"pod {key} cannot be read ({self._where}): {error}") from error
+        return found
+
     async def scenario(self) -> Scenario:
         """Reads the whole cluster."""
         try:
@@ -97,6 +110,10 @@ class ClusterSource:
     async def scenario(self) -> Scenario:
         """Reads the whole cluster."""
         return await self._objects.scenario()
+
+    async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The pods, by the caller's own rights."""
+        return await self._objects.pods(keys)
 
 
 @asynccontextmanager

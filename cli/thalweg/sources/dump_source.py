@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
+from flowcore.api.kinds import POD
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
-from thalweg.dumps.files import DumpError
+from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
 from thalweg.dumps.reader import read_dump
 from thalweg.sources.source import SourceError, SourceOperation, warn
 from thalweg.terminal.progress import planning
@@ -49,6 +51,22 @@ class DumpSource:
     async def scenario(self) -> Scenario:
         """Reads the whole cluster."""
         return self._read
+
+    async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The pods as the files have them."""
+        wanted, found = set(keys), dict[str, dict[str, Any]]()
+        try:
+            for name in self._files:
+                for each in parse_objects(read_text(name), display_name(name)):
+                    metadata = each.get("metadata") or {}
+                    key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+                    if each["kind"] == POD.kind and key in wanted:
+                        found[key] = each
+        except DumpError as error:
+            raise SourceError(str(error)) from error
+        if missing := [key for key in keys if key not in found]:
+            raise SourceError(f"pod {missing[0]} is in no file as an object of the API: give the output of thalweg dump")
+        return [found[key] for key in keys]
 
     @cached_property
     def _read(self) -> Scenario:

@@ -5,7 +5,7 @@ Answers are the same values either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -109,6 +109,16 @@ class Source(Protocol):
 
         Raises:
             SourceError: it cannot be had.
+        """
+
+    async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Pods as the API server has them, in this order.
+
+        Args:
+            keys: ``namespace/name`` of each.
+
+        Raises:
+            SourceError: one of them cannot be had.
         """
 
 

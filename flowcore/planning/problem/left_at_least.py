@@ -55,14 +55,16 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
             return f"{wait}; no plan leaves fewer" + ("" if self.pods == self.waiting else f" than {self.pods:,}")
         exact = (self.pods, self.amount) == (self.waiting, self.asked)
         pods = "1 pod" if self.pods == 1 else f"{self.pods:,} pods"
-        than = "" if exact else f" than {pods} or {self._amount(self.amount)}"
-        return f"{wait}, asking for {self._amount(self.asked)}; no plan leaves fewer{than}"
+        than = "" if exact else f" than {pods} or {counted_amount(self.resource, self.amount)}"
+        return f"{wait}, asking for {counted_amount(self.resource, self.asked)}; no plan leaves fewer{than}"
 
     @property
     def sentence_of_all(self) -> str:
         """The same, beside pods of which only some are listed."""
         return f"in the whole cluster {self.sentence}" if self.sentence else ""
 
-    def _amount(self, amount: int) -> str:
-        unit = ("GPU" if amount == 1 else "GPUs") if self.resource.endswith("/gpu") else self.resource
-        return f"{amount:,} {unit}"
+
+def counted_amount(resource: str, amount: float) -> str:
+    """So much of an extended resource, for people: "16 GPUs", "1.5 example.com/license"."""
+    unit = ("GPU" if amount == 1 else "GPUs") if resource.endswith("/gpu") else resource
+    return f"{int(amount) if amount == int(amount) else amount:,} {unit}"

@@ -16,9 +16,12 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
 from flowcore.model.resource_claims import ExtendedRequest
 from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
+from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes, left_of_gang, nodes_for_gang
 from flowcore.questions.scenario.alternatives.node_shapes import offers
+from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes, unneeded_nodes
 from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.device_use import asked_for
@@ -34,6 +37,9 @@ from flowcore.rules.devices.pod_claims import named_claims
 
 #: Most pods that are tried at once.
 MAX_LIMIT = 100_000
+#: Most nodes that are worth nothing and are named.
+MAX_UNNEEDED = 1_000
+_NONE_LEFT = LeftAtLeast(0, 0)
 #: Name of the copy that is planned.
 _COPY = "headroom"
 
@@ -51,6 +57,8 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
             queue and pods.
         limit: counting stops at this number of pods.
         scale_ups: how many shapes of new nodes to plan.
+        unneeded: how many nodes that are worth nothing to name at most; 0: none is looked for.
+        gang: ``namespace/name`` of one whose waiting pods are to get new nodes, all or none; "": none.
     """
 
     like: str = ""
@@ -59,6 +67,8 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
     limit: int = 10_000
     scale_ups: int = 3
     tolerate: list[str] = []
+    unneeded: int = 0
+    gang: str = ""
 
 
 class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,6 +79,9 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
         count: how many nodes.
         pods: how many waiting pods are placed with them, of which ``places`` names those that the asker may see.
         cost: of the plan with them.
+        amount: how much of ``HeadroomAnswer.resource`` the placed pods ask for.
+        pods_by_bound, amount_by_bound: by how much the bound on what every plan leaves falls with them
+            (``leftAtLeast``): their price there. A plan that leaves no more than the bound has now gains no more.
     """
 
     like: str
@@ -76,6 +89,9 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
     places: list[str]
     cost: int
+    amount: int = 0
+    pods_by_bound: int = 0
+    amount_by_bound: int = 0
 
 
 class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -96,6 +112,10 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         tolerates: keys of the taints that a pod described by requests tolerates.
         tried: whether new nodes were tried.
         claims: what the claims of one of them ask for: "2 of class gpu".
+        resource: the extended resource that the pods left ask for most; "": none.
+        left_at_least: what the plan leaves, and every plan; None: it leaves none.
+        unneeded: nodes that are worth nothing now; None: none was looked for.
+        gang: new nodes for the gang; None: none was asked about.
     """
 
     fits: int | None
@@ -112,6 +132,10 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
     tolerates: list[str] = []
     tried: bool = True
     claims: list[str] = []
+    resource: str = ""
+    left_at_least: LeftAtLeast | None = None
+    unneeded: UnneededNodes | None = None
+    gang: GangNodes | None = None
 
 
 def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
@@ -119,8 +143,10 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
 
     Raises:
         UnknownName: there is no pod of that name.
-        ModelError: a quantity cannot be read, or the limit is out of range.
+        ModelError: a quantity cannot be read, a number is out of range, or new nodes would not help the gang.
     """
+    if not 0 <= query.unneeded <= MAX_UNNEEDED:
+        raise ModelError("unneeded", f"{query.unneeded}: give a number from 0 to {MAX_UNNEEDED}")
     if not 1 <= query.limit <= MAX_LIMIT:
         raise ModelError("limit", f"{query.limit}: give a number from 1 to {MAX_LIMIT}")
     copy = _copy(scenario, query, context)
@@ -136,8 +162,13 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
     nodes, devices = scenario.cluster.nodes.values(), plan.result.after.devices
     ranked = offers(helped, nodes, permanent, devices, context.now)[: max(0, query.scale_ups)]
-    redacted = Redaction(scenario, context)
-    planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
+    gang = None
+    if query.gang:
+        left = left_of_gang(scenario, query.gang, plan, context)
+        gang = nodes_for_gang(scenario, left, offers(left, nodes, permanent, devices, context.now), context)
+    redacted, least = Redaction(scenario, context), plan.result.left_at_least or _NONE_LEFT
+    planned = [_planned(scenario, AddNodes(each.count, each.like), before, least, context) for each in ranked]
+    unneeded = unneeded_nodes(scenario, before, query.unneeded, context) if query.unneeded else None
     return HeadroomAnswer(
         fits=None if copy is None else count.fits,
         at_least=count.at_least,
@@ -155,19 +186,43 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
         tried=query.scale_ups > 0,
         claims=[] if copy is None else _claims(copy, scenario),
+        resource=least.resource,
+        left_at_least=plan.result.left_at_least,
+        unneeded=unneeded,
+        gang=gang,
     )
 
 
-def _planned(scenario: Scenario, change: AddNodes, before: PodsAfterPlan, context: AnswerContext) -> ScaleUp:
-    """Plans new nodes; those that stay empty are left away, and the rest is planned again."""
+def _planned(
+    scenario: Scenario, change: AddNodes, before: PodsAfterPlan, least: LeftAtLeast, context: AnswerContext
+) -> ScaleUp:
+    """Plans new nodes; those that stay empty are left away, and the rest is planned again.
+
+    Args:
+        least: what every plan leaves without them.
+    """
     known = set(scenario.cluster.nodes)
     with applied(scenario, [change], context):
-        after = outcome_of(scenario, plan_scenario(scenario, context.now, context.models))
+        plan = plan_scenario(scenario, context.now, context.models)
+        after = outcome_of(scenario, plan)
     used = {node for node in after.waiting.values() if node and node not in known}
     if 0 < len(used) < change.count:
-        return _planned(scenario, AddNodes(len(used), change.like), before, context)
+        return _planned(scenario, AddNodes(len(used), change.like), before, least, context)
     placed = [key for key, node in after.waiting.items() if node and before.node_of(key) == ""]
-    return ScaleUp(change.like, change.count, len(placed), context.visible(placed), after.summary.cost)
+    with_them = plan.result.left_at_least or _NONE_LEFT
+    # Of what is left with them another resource may be asked for most.
+    known_amount = with_them.resource in ("", least.resource)
+    pods = scenario.cluster.pods
+    return ScaleUp(
+        change.like,
+        change.count,
+        len(placed),
+        context.visible(placed),
+        after.summary.cost,
+        amount=sum(dict(pods[key].pod_class.requests).get(least.resource, 0) for key in placed),
+        pods_by_bound=max(0, least.pods - with_them.pods),
+        amount_by_bound=max(0, least.amount - with_them.amount) if known_amount else 0,
+    )
 
 
 # -- the class ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""``thalweg headroom --write ProvisioningRequest``: nodes for a gang, all or none, as cluster-autoscaler is asked for them.
+
+Source: kubernetes/autoscaler, cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1/types.go.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+import yaml
+
+from flowcore.model.errors import ModelError
+from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
+from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
+from thalweg.questions.headroom import QUESTION
+from thalweg.sources.asking import opened, run
+from thalweg.sources.source import SourceOptions
+from thalweg.terminal.documents import print_document
+from thalweg.terminal.tables import counted
+
+#: Its own controller makes nodes for all pods of a request, or for none.
+CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+_ANNOTATIONS: Final = (
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "autoscaling.x-k8s.io/provisioning-class-name",
+)
+#: Most sets of pods of one request, by its CRD.
+MAX_POD_SETS: Final = 32
+#: Longest name of a PodTemplate and of a request.
+_LONGEST_NAME: Final = 253
+#: Labels that tell a pod from others of its controller. No rule of its scheduling reads them.
+_OF_ONE_POD: Final = frozenset(
+    (
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "leaderworkerset.sigs.k8s.io/worker-index",
+        "statefulset.kubernetes.io/pod-name",
+        "training.kubeflow.org/replica-index",
+        "volcano.sh/task-index",
+    )
+)
+#: What the API server or others write into the spec of one pod, and schedulers of the template's pods must not read.
+_NOT_OF_TEMPLATE: Final = ("nodeName", "schedulingGates", "schedulingGroup", "hostname", "ephemeralContainers")
+#: Fields of a container that decide where its pod fits.
+_OF_CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy")
+#: Volumes that fit on every node.
+_EVERYWHERE: Final = frozenset(
+    ("configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "image", "gitRepo")
+)
+
+
+def run_provisioning_request(options: SourceOptions, gang: str, output: str) -> None:
+    """Prints the request and its PodTemplates. Where none helps: one line of error, and exit code 2.
+
+    Args:
+        gang: ``namespace/name``, or a name without its namespace.
+    """
+
+    async def ask() -> None:
+        async with opened(options) as source:
+            name = gang if "/" in gang else f"{source.namespace}/{gang}"
+            answer = await source.ask(QUESTION, HeadroomQuery(gang=name, scale_ups=0))
+            if answer.gang is None:
+                raise ModelError(f"gang {name}", "the operator is older than this command, and knows no gang")
+            objects = request_objects(name.partition("/")[2], answer.gang, await source.pods(answer.gang.pods))
+        if output == "json":
+            print_document({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+        else:
+            click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), nl=False)
+        for note in _notes(answer.gang, objects[-1]["metadata"]["name"]):
+            click.echo(f"Note: {note}", err=True)
+
+    run(ask())
+
+
+def request_objects(name: str, gang: GangNodes, pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A PodTemplate for each kind of the pods, and last the ProvisioningRequest for all of them.
+
+    Args:
+        name: of the gang.
+        pods: as the API server has them.
+
+    Raises:
+        ModelError: the pods are of more kinds than a request may have.
+    """
+    kinds: dict[str, tuple[dict[str, Any], int]] = {}
+    for pod in pods:
+        template = _template(pod)
+        key = json.dumps(template, sort_keys=True)
+        kinds[key] = template, kinds.get(key, (template, 0))[1] + 1
+    if len(kinds) > MAX_POD_SETS:
+        problem = f"its pods are of {len(kinds)} kinds, and a ProvisioningRequest has {MAX_POD_SETS} at most"
+        raise ModelError(gang.gang, problem)
+    namespace = gang.pods[0].partition("/")[0]
+    short = _short(name)
+    names = [f"{short}-{number}" for number in range(len(kinds))]
+    templates = [
+        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": of, "namespace": namespace}, "template": each}
+        for of, (each, _) in zip(names, kinds.values(), strict=True)
+    ]
+    sets = [
+        {"podTemplateRef": {"name": of}, "count": count} for of, (_, count) in zip(names, kinds.values(), strict=True)
+    ]
+    request = {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": {"name": short, "namespace": namespace},
+        "spec": {"provisioningClassName": CLASS, "podSets": sets},
+    }
+    return [*templates, request]
+
+
+def _notes(gang: GangNodes, name: str) -> tuple[str, ...]:
+    pods = counted(len(gang.pods), "pod")
+    return (
+        f"with {counted(gang.count, 'new node')} like {gang.like} a plan places all {pods} of {gang.gang}; cluster-autoscaler "
+        "chooses the nodes itself",
+        f"annotate these pods, so that they get no other nodes: {_ANNOTATIONS[0]}={name} and {_ANNOTATIONS[1]}={CLASS}",
+    )
+
+
+def _short(name: str) -> str:
+    """The name with room for the number of a template."""
+    longest = _LONGEST_NAME - len(f"-{MAX_POD_SETS}")
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: longest - 9].rstrip('-.')}-{digest}"
+
+
+def _template(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a pod decides which nodes it fits on, as the template of its kind."""
+    spec = {key: value for key, value in copy.deepcopy(dict(pod["spec"])).items() if key not in _NOT_OF_TEMPLATE}
+    for containers in ("containers", "initContainers"):
+        if containers in spec:
+            spec[containers] = [
+                {key: each[key] for key in _OF_CONTAINER if key in each} for each in spec[containers] or ()
+            ]
+    volumes = [each for each in spec.pop("volumes", None) or () if _EVERYWHERE.isdisjoint(each)]
+    if volumes:
+        spec["volumes"] = volumes
+    labels = pod.get("metadata", {}).get("labels") or {}
+    kept = {key: value for key, value in labels.items() if key not in _OF_ONE_POD}
+    return {"metadata": {"labels": kept}, "spec": spec}

@@ -1,0 +1,111 @@
+"""Nodes that are worth nothing now: a plan of the cluster without them has a node for every pod that has one with them.
+
+The plan is the witness. Nothing is said of nodes that are not named: other choices, and more plans, may find more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from flowcore.cluster.running import budgets_left
+from flowcore.model.pods import Pod
+from flowcore.questions.scenario.alternatives.what_if import Moved, PodsAfterPlan, outcome
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.changes import RemoveNode
+from flowcore.questions.scenario.scenario import Scenario
+
+#: Plans that are made at most.
+_MOST_PLANS = 8
+#: Nodes that are looked at for each one that may be named.
+_LOOKED_AT = 4
+
+
+class UnneededNodes(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes without which, without all of them together, everything still fits.
+
+    Attributes:
+        nodes: their names, those that the fewest pods leave first.
+        pods: how many pods that run now have another node in the plan without them.
+        moves: these pods with their nodes now and then, those that the asker may see.
+        plans: how many plans were made.
+    """
+
+    nodes: list[str]
+    pods: int
+    moves: dict[str, Moved]
+    plans: int
+
+
+def unneeded_nodes(scenario: Scenario, before: PodsAfterPlan, most: int, context: AnswerContext) -> UnneededNodes:
+    """Looks for such nodes, by plans; the scenario is the same as before when this returns.
+
+    A node is left alone if a pod there may not move (``Pod.immovable_reason``), belongs to a gang or has volumes, and
+    if PodDisruptionBudgets let too few of the pods go. A cordoned node offers nothing, and is not named.
+
+    Args:
+        before: the plan of the scenario as it is.
+        most: nodes to name at most.
+    """
+    search = _Search(scenario, before, context)
+    left = search.candidates()[: most * _LOOKED_AT]
+    named: list[str] = []
+    step, plans, after = 1, 0, before
+    while left and len(named) < most and plans < _MOST_PLANS and context.patient():
+        more = left[: min(step, most - len(named))]
+        fitting: PodsAfterPlan | None = None
+        if search.may_leave([*named, *more]):
+            plans += 1
+            fitting = search.without([*named, *more])
+        if fitting is not None:
+            named, left, after, step = [*named, *more], left[len(more) :], fitting, step * 2
+        elif step == 1:
+            left = left[1:]
+        else:
+            step //= 2
+    then = {key: after.node_of(key) or "" for key in before.ran}
+    moves = {key: Moved(node, then[key]) for key, node in before.ran.items() if named and then[key] not in ("", node)}
+    return UnneededNodes(named, len(moves), {key: moves[key] for key in context.visible(moves)}, plans)
+
+
+class _Search:
+    """What a plan without some nodes has for the pods that have a node with them."""
+
+    def __init__(self, scenario: Scenario, before: PodsAfterPlan, context: AnswerContext) -> None:
+        self._scenario, self._before, self._context = scenario, before, context
+        #: Pods that have to leave with their node; those of DaemonSets and static ones go with it.
+        self._leaving: dict[str, list[Pod]] = defaultdict(list)
+        for pod in scenario.running():
+            if not (pod.permanent or pod.static):
+                self._leaving[pod.node_name].append(pod)
+
+    def candidates(self) -> list[str]:
+        """Nodes that all pods may leave, those first that the fewest leave or are planned for."""
+        planned = Counter(node for node in self._before.waiting.values() if node)
+        loads = {
+            node.name: len(self._leaving[node.name]) + planned[node.name]
+            for node in self._scenario.cluster.nodes.values()
+            if not (node.unschedulable or node.problem) and all(map(_may_move, self._leaving[node.name]))
+        }
+        return sorted(loads, key=lambda name: (loads[name], name))
+
+    def may_leave(self, nodes: Sequence[str]) -> bool:
+        """Whether PodDisruptionBudgets let all pods of these nodes go."""
+        cluster = self._scenario.cluster
+        allowed = budgets_left(cluster, ())
+        gone = Counter(key for name in nodes for pod in self._leaving[name] for key in cluster.budgets.of(pod))
+        return all(count <= allowed[key] for key, count in gone.items())
+
+    def without(self, nodes: Sequence[str]) -> PodsAfterPlan | None:
+        """The plan without these nodes; None: a pod has none in it that has one with them."""
+        with applied(self._scenario, [RemoveNode(name) for name in nodes], self._context):
+            after = outcome(self._scenario, self._context, self._before)
+        lost = any(self._before.node_of(key) and after.node_of(key) == "" for key in self._before.keys)
+        return None if lost else after
+
+
+def _may_move(pod: Pod) -> bool:
+    return not (pod.immovable_reason or pod.gang or pod.pod_class.volumes or pod.deleting)
