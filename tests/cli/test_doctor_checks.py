@@ -481,6 +481,7 @@ def test_versions_and_times_are_those_of_the_repository() -> None:
     assert timedelta(seconds=int(seconds)) == HEARTBEAT
 
 
+_OF_OBSERVER = {right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file in ("observe", "lease", "view")}
 #: Of an operator that only observes, with its rights and a policy that it has read.
 OBSERVING = replace(
     HEALTHY,
@@ -488,8 +489,8 @@ OBSERVING = replace(
         pod("o", "default-scheduler", node="n", containers=[{"args": ["run", "--observe"]}],
             labels={"app.kubernetes.io/version": "1.0.0"}),
     ),
-    denied=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file not in ("observe", "lease", "view")),
-    granted=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file in ("observe", "lease", "view")),
+    denied=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right not in _OF_OBSERVER),
+    granted=tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right in _OF_OBSERVER),
     confinement=(None, None),
     pods=(pod("theirs", "default-scheduler"),),
     policies=(
@@ -520,7 +521,12 @@ def test_an_operator_without_pods_that_may_write_acts() -> None:
 
 
 OF_OBSERVER: list[tuple[dict[str, Any], str, Verdict, str]] = [
-    ({"denied": (Right("observe", "list", "", "nodes"),)}, "rights", Verdict.FAIL, "may not list nodes (rights/observe"),
+    (
+        {"denied": (Right("observe", "list", "", "nodes"),)},
+        "rights",
+        Verdict.FAIL,
+        "may not list nodes (rights/observe",
+    ),
     (
         {"granted": (*OBSERVING.granted, Right("binder", "create", "", "pods/binding"))},  # type: ignore[misc]
         "rights",

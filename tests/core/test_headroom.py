@@ -16,8 +16,9 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+from flowcore.questions.scenario.alternatives.what_if import outcome
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObjects
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObjects, RemoveNode
 from flowcore.questions.scenario.reading.edits import Edits
 
 CONTEXT = AnswerContext(now=NOW)
@@ -235,3 +236,147 @@ def test_a_pod_that_moves_counts_for_its_queue() -> None:
         fits = headroom(scenario, AnswerContext(now=DUMPED), like=pod.key).fits
         assert fits is not None
         assert placed_with(scenario, pod.key, fits, DUMPED) == fits
+
+
+def big_cluster_that_is_half_empty() -> list[dict[str, Any]]:
+    """Four nodes of 4 cores: one is full, two have a pod of 1 core each, one is empty."""
+    pods = [manifest_pod("full", "a", "4"), manifest_pod("b0", "b"), manifest_pod("c0", "c")]
+    return [*(manifest_node(name, "z") for name in "abcd"), *pods]
+
+
+def test_nodes_that_are_worth_nothing() -> None:
+    """The empty node, and one of two whose pod has room on the other; the witness says where it goes."""
+    scenario = scenario_of(big_cluster_that_is_half_empty())
+    before = state_of(scenario)
+    found = headroom(scenario, unneeded=4).unneeded
+    assert state_of(scenario) == before
+    assert found is not None
+    assert found.nodes == ["d", "b"]
+    assert found.pods == 1
+    assert {key: (each.from_node, each.to_node) for key, each in found.moves.items()} == {"default/b0": ("b", "c")}
+    only = headroom(scenario, unneeded=1).unneeded
+    assert only is not None
+    assert only.nodes == ["d"]
+    assert headroom(scenario).unneeded is None
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"owner": ""},
+        {"annotations": {"scheduling.thalweg/evictable": "false"}},
+        {
+            "owner": "StatefulSet",
+            "annotations": {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "1"},
+        },
+    ],
+    ids=["no controller", "not evictable", "gang"],
+)
+def test_a_node_that_a_pod_may_not_leave_is_needed(kept: dict[str, Any]) -> None:
+    """Nobody would make the pod anew, its owner forbids it, or it belongs to a gang."""
+    scenario = scenario_of([manifest_node("a", "z"), manifest_node("b", "z"), manifest_pod("p", "a", **kept)])
+    found = headroom(scenario, unneeded=2).unneeded
+    assert found is not None
+    assert found.nodes == ["b"]
+
+
+def test_budgets_keep_nodes() -> None:
+    """Pods of a PodDisruptionBudget that lets one go leave one node, not two."""
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    pods = [manifest_pod(f"p{name}", name, labels={"app": "web"}) for name in "ab"]
+    nodes = [manifest_node(name, "z") for name in "abc"]
+    found = headroom(scenario_of([*nodes, *pods, budget]), unneeded=3).unneeded
+    assert found is not None
+    assert found.nodes == ["c", "a"]
+
+
+@settings(max_examples=examples(25))
+@given(case=crowded_cases(), most=st.integers(1, 6))
+def test_without_nodes_that_are_worth_nothing_every_pod_has_a_node_as_before(case: Case, most: int) -> None:
+    """By a plan of the scenario from which they are removed. No pod moves that may not."""
+    scenario = drawn_scenario(case)
+    found = headroom(scenario, unneeded=most, scale_ups=0).unneeded
+    assert found is not None
+    assert len(found.nodes) <= most
+    before = outcome(scenario, CONTEXT)
+    with applied(scenario, [RemoveNode(name) for name in found.nodes], CONTEXT):
+        after = outcome(scenario, CONTEXT, before)
+    assert not [key for key in before.keys if before.node_of(key) and after.node_of(key) == ""]
+    for key, moved in found.moves.items():
+        assert after.node_of(key) == moved.to_node not in found.nodes
+        assert scenario.cluster.pods[key].node_name == moved.from_node
+    gone = [pod for pod in scenario.running() if pod.node_name in found.nodes and not pod.permanent]
+    assert not [pod.key for pod in gone if pod.immovable_reason]
+
+
+@settings(max_examples=examples(25))
+@given(
+    waiting=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2)), min_size=1, max_size=8),
+    shapes=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4)), min_size=1, max_size=3),
+)
+def test_what_new_nodes_are_worth(waiting: list[tuple[int, int]], shapes: list[tuple[int, int]]) -> None:
+    """A plan places no more with them than it leaves above the bound now, and than the bound falls."""
+
+    def with_gpus(made: dict[str, Any], gpus: int) -> dict[str, Any]:
+        where = made["status"]["allocatable"] if made["kind"] == "Node" else _requests(made)
+        return made if not gpus else (where.update({"nvidia.com/gpu": str(gpus)}) or made)
+
+    nodes = [with_gpus(manifest_node(f"n{at}", "z", str(cpu)), gpus) for at, (cpu, gpus) in enumerate(shapes)]
+    pods = [with_gpus(manifest_pod(f"w{at}", cpu=str(cpu)), gpus) for at, (cpu, gpus) in enumerate(waiting)]
+    answer = headroom(scenario_of([*nodes, *pods]))
+    least = answer.left_at_least
+    for found in answer.scale_ups:
+        assert least is not None
+        assert found.pods <= least.waiting - least.pods + found.pods_by_bound
+        asked = sum(waiting[int(key.removeprefix("default/w"))][1] for key in found.places)
+        assert found.amount == (asked if answer.resource else 0)
+
+
+def _requests(pod: dict[str, Any]) -> dict[str, str]:
+    requests: dict[str, str] = pod["spec"]["containers"][0]["resources"]["requests"]
+    return requests
+
+
+def gang_of(name: str, count: int, cpu: str = "2") -> list[dict[str, Any]]:
+    """Waiting pods, all or none."""
+    said = {"scheduling.thalweg/gang": name, "scheduling.thalweg/gang-min-member": str(count)}
+    return [manifest_pod(f"{name}-{at}", cpu=cpu, annotations=said) for at in range(count)]
+
+
+def test_nodes_for_a_gang() -> None:
+    """So many that a plan places all of its pods, beside those that come first."""
+    scenario = scenario_of([manifest_node("a", "z"), manifest_pod("full", "a", "3"), *gang_of("train", 4)])
+    found = headroom(scenario, gang="default/train").gang
+    assert found is not None
+    assert found.pods == [f"default/train-{at}" for at in range(4)]
+    with applied(scenario, [AddNodes(found.count, found.like)], CONTEXT):
+        placed = {each.pod.key for each in plan_scenario(scenario, NOW).result.placements}
+    assert placed == set(found.pods)
+    assert found.count == 2
+
+
+@pytest.mark.parametrize(
+    ("gang", "objects", "words"),
+    [
+        ("default/none", [], "gang default/none: there is no such gang of which pods wait"),
+        ("default/small", gang_of("small", 2), "gang default/small: the plan has nodes for all its pods"),
+        ("default/large", gang_of("large", 2, "64"), "no plan with new nodes like those that are there places"),
+    ],
+)
+def test_gangs_that_no_new_nodes_help(gang: str, objects: list[dict[str, Any]], words: str) -> None:
+    """Each has its sentence."""
+    with pytest.raises(ModelError, match=words):
+        headroom(scenario_of([manifest_node("a", "z"), *objects]), gang=gang)
+
+
+def test_a_gang_of_another_namespace_is_not_named() -> None:
+    """In the same words as one that is not there."""
+    scenario = scenario_of([manifest_node("a", "z"), *gang_of("train", 4)])
+    context = AnswerContext(now=NOW, sees=lambda namespace: namespace == "red")
+    with pytest.raises(UnknownName, match="there is no such gang of which pods wait"):
+        headroom(scenario, context, gang="default/train")

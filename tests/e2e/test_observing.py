@@ -210,7 +210,8 @@ async def test_it_may_write_nothing_else(plane: tuple[ControlPlane, Api], reader
         for verb in WRITES
         for namespace in ("kube-system", "thalweg-system")
     ]
-    allowed = {each for each, yes in zip(asked, await asyncio.gather(*(may(*each) for each in asked)), strict=True) if yes}
+    answers = await asyncio.gather(*(may(*each) for each in asked))
+    allowed = {each for each, yes in zip(asked, answers, strict=True) if yes}
     assert {(verb, resource) for verb, _, resource, _ in allowed} == {("create", review) for review in REVIEWS}
     of_lease = "coordination.k8s.io", "leases"
     for verb in WRITES:

@@ -28,7 +28,7 @@ def operator_of(settings: Settings) -> Operator:
 
 @pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, "default-scheduler", "volcano"])
 async def test_every_pod_is_observed(scheduler: str) -> None:
-    """Also before a policy is known, and while none governs the pod; a policy that acts elsewhere says what it costs."""
+    """Also before a policy is known, and while none governs the pod; of a policy its delivery alone does not count."""
     operator = operator_of(Settings(observes=True))
     policies = operator._shell.cluster.policies
     pod = Pod("ns", "p", "u", PodClass(), scheduler_name=scheduler)
@@ -77,7 +77,8 @@ async def test_nothing_that_writes_is_started(monkeypatch: pytest.MonkeyPatch) -
     assert all_names > names
     assert acting._shell._handlers is not None
     assert observing._shell._handlers is None
-    assert [any(isinstance(each, ObserveEvents) for each in of.observers) for of in (acting, observing)] == [True, False]
+    assert any(isinstance(each, ObserveEvents) for each in acting.observers)
+    assert not any(isinstance(each, ObserveEvents) for each in observing.observers)
 
 
 @pytest.mark.parametrize("observes", [False, True])
@@ -90,7 +91,7 @@ async def test_the_fence_stays_closed(monkeypatch: pytest.MonkeyPatch, observes:
     async def connect(*arguments: Any, **_: Any) -> AsyncIterator[Any]:
         fences.append(arguments[2] if len(arguments) > 2 else None)
         client: Any = DirectLeaseClient(LeaseStore())
-        client.server, client.outages = "https://example.invalid", None
+        client.server = "https://example.invalid"
         client.credentials = type("Credentials", (), {"context": ""})()
         yield client
 

@@ -68,7 +68,9 @@ def observed_policies(objects: tuple[PolicyObject, ...]) -> Iterator[CheckResult
             yield CheckResult(check, Verdict.FAIL, said, f"kubectl edit fsp {name}")
             continue
         if policy.delivery.acts:
-            said = f"FlowSchedulingPolicy {name} has delivery {policy.delivery}, and the operator only observes: it shows"
+            said = (
+                f"FlowSchedulingPolicy {name} has delivery {policy.delivery}, and the operator only observes: it shows"
+            )
             yield CheckResult(check, Verdict.WARN, f"{said} the policy's plans, and carries none out.")
 
 

@@ -1,4 +1,4 @@
-"""``thalweg headroom --write ProvisioningRequest``: nodes for a gang, all or none, as cluster-autoscaler is asked for them.
+"""``thalweg headroom --write ProvisioningRequest``: asks cluster-autoscaler for nodes for a gang, all or none.
 
 Source: kubernetes/autoscaler, cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1/types.go.
 """
@@ -116,12 +116,10 @@ def request_objects(name: str, gang: GangNodes, pods: Sequence[Mapping[str, Any]
 
 
 def _notes(gang: GangNodes, name: str) -> tuple[str, ...]:
-    pods = counted(len(gang.pods), "pod")
-    return (
-        f"with {counted(gang.count, 'new node')} like {gang.like} a plan places all {pods} of {gang.gang}; cluster-autoscaler "
-        "chooses the nodes itself",
-        f"annotate these pods, so that they get no other nodes: {_ANNOTATIONS[0]}={name} and {_ANNOTATIONS[1]}={CLASS}",
-    )
+    nodes, pods = counted(gang.count, "new node"), counted(len(gang.pods), "pod")
+    witness = f"with {nodes} like {gang.like} a plan places all {pods} of {gang.gang}"
+    consume = f"{_ANNOTATIONS[0]}={name} {_ANNOTATIONS[1]}={CLASS}"
+    return f"{witness}; cluster-autoscaler chooses the nodes itself", f"annotate these pods: {consume}"
 
 
 def _short(name: str) -> str:

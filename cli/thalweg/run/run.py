@@ -58,7 +58,9 @@ def run_operator(
         click.UsageError: the options contradict each other.
     """
     if observes and extender.listen is not None:
-        raise click.UsageError("--observe and --extender-listen contradict each other: the extender steers kube-scheduler")
+        raise click.UsageError(
+            "--observe and --extender-listen contradict each other: the extender steers kube-scheduler"
+        )
     if observes and view.service is not None:
         raise click.UsageError(
             "--observe writes nothing but the Lease: leave out --view-endpoints, and give the view's Service a selector"

@@ -65,7 +65,9 @@ class DumpSource:
         except DumpError as error:
             raise SourceError(str(error)) from error
         if missing := [key for key in keys if key not in found]:
-            raise SourceError(f"pod {missing[0]} is in no file as an object of the API: give the output of thalweg dump")
+            raise SourceError(
+                f"pod {missing[0]} is in no file as an object of the API: give the output of thalweg dump"
+            )
         return [found[key] for key in keys]
 
     @cached_property

@@ -42,7 +42,8 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     """Each running pod of a policy with delivery Observe, in the order of the cluster's pods.
 
     Pods that stay where they are whatever is planned are left out: those of DaemonSets, and those that are being
-    deleted. So are pods that may not be planned, and those that no policy of the cluster governs. Where a pod's data is does not count: it is not read of running pods.
+    deleted. So are pods that may not be planned, and those that no policy of the cluster governs. Where a pod's data is
+    does not count: it is not read of running pods.
 
     Args:
         now: seconds since the epoch.

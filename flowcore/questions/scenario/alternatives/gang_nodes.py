@@ -1,4 +1,4 @@
-"""New nodes for one gang: which pods of it need them, and a plan with nodes that has room for all of them or for none."""
+"""New nodes for one gang: which pods of it need them, and a plan with new nodes that places them all."""
 
 from __future__ import annotations
 
