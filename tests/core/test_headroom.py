@@ -380,3 +380,11 @@ def test_a_gang_of_another_namespace_is_not_named() -> None:
     context = AnswerContext(now=NOW, sees=lambda namespace: namespace == "red")
     with pytest.raises(UnknownName, match="there is no such gang of which pods wait"):
         headroom(scenario, context, gang="default/train")
+
+
+def test_a_node_with_room_for_a_gang_that_lacks_room_is_worth_something() -> None:
+    """With one node more it holds a pod of the gang. A node that is too small for one holds none."""
+    nodes = [manifest_node("a", "z"), manifest_node("small", "z", "1")]
+    found = headroom(scenario_of([*nodes, *gang_of("train", 3)]), unneeded=2).unneeded
+    assert found is not None
+    assert found.nodes == ["small"]

@@ -114,12 +114,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shop = {"namespace": "shop"}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d9f8", "uid": "u", "controller": True}
     of_cart = {"ownerReferences": [owner], "labels": {"pod-template-hash": "5d9f8"}}
-    gang = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
+    gang = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "4"}
     waiting = [
         pod("cart-0", "9", metadata={**shop, "name": "cart-0"}),
         pod("cart", "9", metadata={**shop, **of_cart, "name": "cart-5d9f8-b2c4d"}),
         pod("urgent-0", "9", metadata={**shop, "name": "urgent-0"}),
-        pod("train-0", "9", metadata={"namespace": "ml", "name": "train-0", "annotations": gang}),
+        # One more than the nodes have room for.
+        *(
+            pod(f"train-{at}", "3", metadata={"namespace": "ml", "name": f"train-{at}", "annotations": gang})
+            for at in range(4)
+        ),
     ]
     nodes = [node(name) for name in ("worker-1", "worker-2", "worker-3")]
     for at, each in enumerate(nodes):

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from support.audit import ACCOUNT, AuditedRequest, audited, refused
-from support.cluster_scenario import POLICIES, ClusterScenario
+from support.cluster_scenario import POLICIES, ClusterScenario, policy
 from support.operator import Operator, free_address, running_operator, until
 from support.parents import install_parents
 from support.rights import DISCOVERY, Right, granted, kubeconfig, manifests
@@ -93,7 +93,7 @@ async def test_it_plans_and_writes_nothing(
     await scene.nodes("a", cpu="4")
     spec: dict[str, Any] = {"delivery": "Binder", "cost": {"utilisation": "Measured"},
                             "gangs": {"controllers": ["Job", "RayCluster"]}}  # fmt: skip
-    await scene.policy("acts", selects={"podSelector": {"matchLabels": {"team": "a"}}}, **spec)
+    await api.create(policy("acts", selects={"podSelector": {"matchLabels": {"team": "a"}}}, **spec))
     await scene.create("runs", "1", scheduler="default-scheduler")
     await scene.node_of("runs")
     await scene.create("named", "1", scheduler=SCHEDULER_NAME, labels={"team": "a"})

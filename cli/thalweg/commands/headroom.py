@@ -76,7 +76,7 @@ def headroom(
       thalweg headroom -f now.json --cpu 2 --memory 4Gi
       thalweg headroom -f now.json --gpu 1 --tolerate dedicated
       thalweg headroom -f now.json --gpu 8 --request networking.thalweg/bandwidth=10G -o json
-      thalweg headroom -f now.json --gang shop/train --write ProvisioningRequest
+      thalweg headroom -f now.json --gang ml/train --write ProvisioningRequest
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery

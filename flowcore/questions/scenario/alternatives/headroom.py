@@ -168,7 +168,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         gang = nodes_for_gang(scenario, left, offers(left, nodes, permanent, devices, context.now), context)
     redacted, least = Redaction(scenario, context), plan.result.left_at_least or _NONE_LEFT
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, least, context) for each in ranked]
-    unneeded = unneeded_nodes(scenario, before, query.unneeded, context) if query.unneeded else None
+    unneeded = unneeded_nodes(scenario, plan, before, query.unneeded, context) if query.unneeded else None
     return HeadroomAnswer(
         fits=None if copy is None else count.fits,
         at_least=count.at_least,

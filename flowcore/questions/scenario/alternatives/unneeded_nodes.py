@@ -16,7 +16,9 @@ from flowcore.questions.scenario.alternatives.what_if import Moved, PodsAfterPla
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.changes import RemoveNode
+from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
+from flowcore.rules.filters import run_filters
 
 #: Plans that are made at most.
 _MOST_PLANS = 8
@@ -40,17 +42,21 @@ class UnneededNodes(msgspec.Struct, frozen=True, rename="camel"):
     plans: int
 
 
-def unneeded_nodes(scenario: Scenario, before: PodsAfterPlan, most: int, context: AnswerContext) -> UnneededNodes:
+def unneeded_nodes(
+    scenario: Scenario, plan: ScenarioPlan, before: PodsAfterPlan, most: int, context: AnswerContext
+) -> UnneededNodes:
     """Looks for such nodes, by plans; the scenario is the same as before when this returns.
 
     A node is left alone if a pod there may not move (``Pod.immovable_reason``), belongs to a gang or has volumes, and
-    if PodDisruptionBudgets let too few of the pods go. A cordoned node offers nothing, and is not named.
+    if PodDisruptionBudgets let too few of the pods go. So is one that has room for a pod that waits, such as a pod of a
+    gang that lacks room for another: with more nodes it is worth something. A cordoned node offers nothing, and is not
+    named.
 
     Args:
-        before: the plan of the scenario as it is.
+        plan, before: of the scenario as it is.
         most: nodes to name at most.
     """
-    search = _Search(scenario, before, context)
+    search = _Search(scenario, plan, before, context)
     left = search.candidates()[: most * _LOOKED_AT]
     named: list[str] = []
     step, plans, after = 1, 0, before
@@ -74,8 +80,8 @@ def unneeded_nodes(scenario: Scenario, before: PodsAfterPlan, most: int, context
 class _Search:
     """What a plan without some nodes has for the pods that have a node with them."""
 
-    def __init__(self, scenario: Scenario, before: PodsAfterPlan, context: AnswerContext) -> None:
-        self._scenario, self._before, self._context = scenario, before, context
+    def __init__(self, scenario: Scenario, plan: ScenarioPlan, before: PodsAfterPlan, context: AnswerContext) -> None:
+        self._scenario, self._plan, self._before, self._context = scenario, plan, before, context
         #: Pods that have to leave with their node; those of DaemonSets and static ones go with it.
         self._leaving: dict[str, list[Pod]] = defaultdict(list)
         for pod in scenario.running():
@@ -85,10 +91,15 @@ class _Search:
     def candidates(self) -> list[str]:
         """Nodes that all pods may leave, those first that the fewest leave or are planned for."""
         planned = Counter(node for node in self._before.waiting.values() if node)
+        after, wanted = self._plan.result.after, set[str]()
+        for pod_class in {each.pod.pod_class for each in self._plan.result.unplaced}:
+            fits = run_filters(pod_class, after).fits
+            wanted |= {node.name for node, fitting in zip(after.table.nodes, fits.tolist(), strict=True) if fitting}
         loads = {
             node.name: len(self._leaving[node.name]) + planned[node.name]
             for node in self._scenario.cluster.nodes.values()
-            if not (node.unschedulable or node.problem) and all(map(_may_move, self._leaving[node.name]))
+            if not (node.unschedulable or node.problem or node.name in wanted)
+            and all(map(_may_move, self._leaving[node.name]))
         }
         return sorted(loads, key=lambda name: (loads[name], name))
 
