@@ -79,9 +79,9 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
         count: how many nodes.
         pods: how many waiting pods are placed with them, of which ``places`` names those that the asker may see.
         cost: of the plan with them.
-        amount: how much of ``HeadroomAnswer.resource`` the placed pods ask for.
-        pods_by_bound, amount_by_bound: by how much the bound on what every plan leaves falls with them
-            (``leftAtLeast``): their price there. A plan that leaves no more than the bound has now gains no more.
+        amount: how much of the answer's ``resource`` the placed pods ask for.
+        pods_by_bound, amount_by_bound: by how much the bound on what every plan leaves falls with them: their price
+            there. Where the plan without them leaves as few as its bound, no plan with them places more.
     """
 
     like: str
