@@ -231,13 +231,19 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert "room for 1 more pod on 1 node; each requests 2 cpu" in done.stdout
     assert "no room for one more: " in done.stdout
     assert "1 waiting pod without a node in the plan; new nodes may help 1 of them" in done.stdout
-    assert done.stdout.splitlines()[-1].split() == ["1", "a", "1", "default/large"]
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("1  ")]
+    assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/large")
+    assert "worth most: a node like a, which places 1 pod on average" in done.stdout
     done = run(
         "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"
     )
     assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
-    assert done.stdout.splitlines()[-1].endswith("; no new nodes were tried")
-    assert "no pod waits, so no new node helps" in run("headroom", "-f", dump(tmp_path, manifest_node("a", "z"))).stdout
+    assert "; no new nodes were tried\n" in done.stdout
+    told = run("headroom", "-f", dump(tmp_path, manifest_node("a", "z"))).stdout
+    assert "no pod waits, so no new node helps" in told
+    assert "1 node is worth nothing now: a\n" in told
+    told = run("headroom", "-f", dump(tmp_path, manifest_node("a", "z")), "--unneeded", "0").stdout
+    assert "worth nothing" not in told
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def policies(facts: Facts) -> Iterator[CheckResult]:
     if isinstance(facts.policies, NotRead):
         yield CheckResult(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
-    results = [*(observed_policies if observes(facts) else _not_accepted)(facts.policies)]
+    results = [*(observed_policies(facts.policies) if observes(facts) else _not_accepted(facts.policies))]
     if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]

@@ -58,11 +58,11 @@ def rights_of_observer(facts: Facts) -> Iterator[CheckResult]:
 def observed_policies(objects: tuple[PolicyObject, ...]) -> Iterator[CheckResult]:
     """What an operator that writes no status does not say of policies."""
     check = "policies"
-    for each in objects:
-        name, cost = each.metadata.name, each.spec.get("cost")
+    for stored in objects:
+        name, cost = stored.metadata.name, stored.spec.get("cost")
         model = cost.get("model") if isinstance(cost, dict) else None
         try:
-            policy = parse_policy(name, each.spec, KnownModels((model or BUILT_IN.cost.model,)))
+            policy = parse_policy(name, stored.spec, KnownModels((model or BUILT_IN.cost.model,)))
         except PolicyError as error:
             said = f"FlowSchedulingPolicy {name} is not accepted: {error}"
             yield CheckResult(check, Verdict.FAIL, said, f"kubectl edit fsp {name}")

@@ -85,7 +85,7 @@ def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
 
 def _worth_most(answer: HeadroomAnswer) -> str:
     """Which of the new nodes places most, node by node."""
-    best = max(answer.scale_ups, key=lambda each: (each.pods / each.count, each.amount / each.count, -each.count))
+    best = max(answer.scale_ups, key=lambda shape: (shape.pods / shape.count, shape.amount / shape.count, -shape.count))
     pods, amount = best.pods / best.count, best.amount / best.count
     return f"worth most: a node like {best.like}, which places {_worth(pods, amount, answer.resource)} on average"
 

@@ -66,14 +66,14 @@ class DirectSource:
 
     async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The pods as the API server shows them to the caller."""
-        found = []
+        pods = []
         for key in keys:
             namespace, _, name = key.partition("/")
             try:
-                found.append(_objects.read(await self._client.request("GET", pod_path(namespace, name))))
+                pods.append(_objects.read(await self._client.request("GET", pod_path(namespace, name))))
             except (ConnectionLost, Refused, UnreadableJson) as error:
                 raise SourceError(f"pod {key} cannot be read ({self._where}): {error}") from error
-        return found
+        return pods
 
     async def scenario(self) -> Scenario:
         """Reads the whole cluster."""

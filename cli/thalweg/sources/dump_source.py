@@ -54,21 +54,21 @@ class DumpSource:
 
     async def pods(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The pods as the files have them."""
-        wanted, found = set(keys), dict[str, dict[str, Any]]()
+        wanted, by_key = set(keys), dict[str, dict[str, Any]]()
         try:
             for name in self._files:
-                for each in parse_objects(read_text(name), display_name(name)):
-                    metadata = each.get("metadata") or {}
+                for item in parse_objects(read_text(name), display_name(name)):
+                    metadata = item.get("metadata") or {}
                     key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-                    if each["kind"] == POD.kind and key in wanted:
-                        found[key] = each
+                    if item["kind"] == POD.kind and key in wanted:
+                        by_key[key] = item
         except DumpError as error:
             raise SourceError(str(error)) from error
-        if missing := [key for key in keys if key not in found]:
+        if missing := [key for key in keys if key not in by_key]:
             raise SourceError(
                 f"pod {missing[0]} is in no file as an object of the API: give the output of thalweg dump"
             )
-        return [found[key] for key in keys]
+        return [by_key[key] for key in keys]
 
     @cached_property
     def _read(self) -> Scenario:

@@ -60,9 +60,10 @@ def left_of_gang(scenario: Scenario, name: str, plan: ScenarioPlan, context: Ans
     left = [each for each in plan.result.unplaced if each.pod.key in keys]
     if not left:
         raise ModelError(f"gang {name}", "the plan has nodes for all its pods: it needs no new ones")
-    for each in left:
-        if not each.more_nodes_help:
-            raise ModelError(f"gang {name}", f"new nodes would not help pod {each.pod.key}: {each.reason}")
+    for pod_left in left:
+        if not pod_left.more_nodes_help:
+            problem = f"new nodes would not help pod {pod_left.pod.key}: {pod_left.reason}"
+            raise ModelError(f"gang {name}", problem)
     return left
 
 

@@ -67,8 +67,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             results.append(shown.result())
     with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
-        prices_of = () if observes else planned.node_prices(bound=len(delivered_pods) <= _FEW)
-        priced = list(first_prices(prices_of))
+        priced = [] if observes else list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
         prices = list(encode_prices(request, position_by_key, priced))
         savings = savings_by_pod(priced, results[0].after.table.nodes)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
