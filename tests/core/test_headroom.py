@@ -1,5 +1,6 @@
 """How many more pods fit, and which new nodes help."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+from flowcore.questions.scenario.alternatives.unneeded_nodes import most_together
 from flowcore.questions.scenario.alternatives.what_if import outcome
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObjects, RemoveNode
@@ -258,6 +260,37 @@ def test_nodes_that_are_worth_nothing() -> None:
     assert only is not None
     assert only.nodes == ["d"]
     assert headroom(scenario).unneeded is None
+
+
+@given(room=st.integers(0, 30), sizes=st.lists(st.integers(1, 10), max_size=12), most=st.integers(1, 12))
+def test_as_many_nodes_as_go_together(room: int, sizes: list[int], most: int) -> None:
+    """Each candidate that goes with those before it is chosen, in their order, and what is given is of all of these."""
+    candidates = [f"n{number}" for number in range(len(sizes))]
+    size_of = dict(zip(candidates, sizes, strict=True))
+    expected: list[str] = []
+    for name in candidates:
+        if len(expected) < most and sum(size_of[each] for each in (*expected, name)) <= room:
+            expected.append(name)
+    chosen, given_names = most_together(
+        candidates, most, lambda names: names if sum(size_of[name] for name in names) <= room else None, lambda: True
+    )
+    assert chosen == expected
+    assert given_names == (expected or None)
+
+
+def test_few_trials_find_many_nodes() -> None:
+    """Doublings and halvings: 37 of 1,000 candidates in a dozen trials; the best so far where there are no more."""
+    tried: list[int] = []
+
+    def attempt(names: Sequence[str]) -> int | None:
+        tried.append(len(names))
+        return len(names) if len(names) <= 37 else None
+
+    candidates = [f"n{number}" for number in range(1_000)]
+    assert most_together(candidates, 1_000, attempt, lambda: len(tried) < 12) == (candidates[:37], 37)
+    assert tried[:8] == [1, 2, 4, 8, 16, 32, 64, 48]
+    tried.clear()
+    assert most_together(candidates, 1_000, attempt, lambda: len(tried) < 3) == (candidates[:4], 4)
 
 
 @pytest.mark.parametrize(

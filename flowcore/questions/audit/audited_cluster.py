@@ -32,8 +32,8 @@ _LOWEST_PRIORITY = -(2**31)
 _REPLACES = "it replaces a running pod"
 
 
-def policy_of_audit(most_moves: int, preemption: PreemptionMode) -> Callable[[Policy], Policy]:
-    """What a policy counts as: pods move for waiting ones only, at once, and so many at most; no rule evicts."""
+def _as_audited(most_moves: int) -> Callable[[Policy], Policy]:
+    """What a policy counts as: pods move for waiting ones only, at once, and so many at most; nothing else evicts."""
 
     def changed(policy: Policy) -> Policy:
         rescheduling = msgspec.structs.replace(
@@ -51,7 +51,7 @@ def policy_of_audit(most_moves: int, preemption: PreemptionMode) -> Callable[[Po
         return msgspec.structs.replace(
             policy,
             rescheduling=rescheduling,
-            preemption=PreemptionPolicy(preemption),
+            preemption=PreemptionPolicy(PreemptionMode.NEVER),
             unscheduled=msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False),
             during_execution=DuringExecution.IGNORE,
             lasting_rules=(),
@@ -77,7 +77,7 @@ class AuditedCluster:
     @cached_property
     def prepared(self) -> PreparedScenario:
         """What a round reads where nobody is evicted for others."""
-        return self._prepared(PreemptionMode.NEVER)
+        return prepare_scenario(self.scenario, self.now, _as_audited(self.most_moves))
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -114,8 +114,12 @@ class AuditedCluster:
     @cached_property
     def evicting_plan(self) -> RoundResult:
         """The plan of all waiting pods in which pods of lower priority leave for them, too."""
-        prepared = self._prepared(PreemptionMode.LOWER_PRIORITY)
-        return run_round(_alone(prepared.snapshot), prepared.learnt, self.models)
+        preemption = PreemptionPolicy(PreemptionMode.LOWER_PRIORITY)
+        policies = {
+            name: msgspec.structs.replace(policy, preemption=preemption)
+            for name, policy in self.prepared.learnt.items()
+        }
+        return run_round(self.snapshot, policies, self.models)
 
     def plan(self, snapshot: Snapshot) -> RoundResult:
         """A plan of a snapshot in which nobody loses its place.
@@ -132,9 +136,6 @@ class AuditedCluster:
             )
             snapshot = replace(snapshot, running=replace(running, pods=tuple(lowest)))
         return run_round(snapshot, self.prepared.learnt, self.models)
-
-    def _prepared(self, preemption: PreemptionMode) -> PreparedScenario:
-        return prepare_scenario(self.scenario, self.now, policy_of_audit(self.most_moves, preemption))
 
 
 def _alone(snapshot: Snapshot) -> Snapshot:

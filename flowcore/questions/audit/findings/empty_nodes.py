@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.model.policies import PreemptionMode
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, PendingPod
+from flowcore.model.nodes import Node
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.round import run_round
-from flowcore.questions.audit.audited_cluster import AuditedCluster, policy_of_audit
+from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.counted_room import CountedRoom, RoomPrices
 from flowcore.questions.audit.finding import PARTS, AuditFinding, FindingKind, StepAction, WitnessStep
 from flowcore.questions.audit.sentences import counted, do, plan_words
 from flowcore.questions.audit.witness import lost_seconds, prices_of
-from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
-from flowcore.questions.scenario.plan import prepare_scenario
-from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.alternatives.unneeded_nodes import most_together
 
 _TO_BE_EMPTY = "it is to be empty"
 #: Kinds of nodes with prices of their own, and ever fewer bits of their room, until there are no more kinds than that.
 _MOST_POOLS, _LEADING_BITS = 96, (63, 6, 4, 3, 2, 1)
-#: Nodes that are tried as the first to be emptied.
-_MOST_STARTS = 8
+#: Plans that are made at most.
+_MOST_PLANS = 24
 
 
 def empty_nodes(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessStep]]:
@@ -135,23 +133,11 @@ def _rounded_up(amount: int, bits: int) -> int:
 
 
 def _witness(cluster: AuditedCluster, pods_on: dict[str, list[RunningPod]]) -> list[WitnessStep]:
-    """Moves that empty nodes: as many together as a plan empties, those with the least to move first.
-
-    Where not even the first can be emptied others may be, so some are tried.
-    """
+    """Moves that empty as many nodes together as plans were found for, those with the least to move first."""
+    trials = _Trials(cluster, pods_on)
     nodes = _candidates(cluster, pods_on)
-    for start in range(min(len(nodes), _MOST_STARTS)):
-        best, low, high, size = list[WitnessStep](), 0, len(nodes) - start + 1, 1
-        while low < size < high:
-            steps = _moves(cluster, pods_on, nodes[start : start + size])
-            if steps:
-                best, low = steps, size
-            else:
-                high = size
-            size = min(max(1, 2 * low), (low + high) // 2)
-        if best:
-            return best
-    return []
+    _, steps = most_together(nodes, len(nodes), trials.moves, lambda: trials.plans < _MOST_PLANS)
+    return steps or []
 
 
 def _candidates(cluster: AuditedCluster, pods_on: dict[str, list[RunningPod]]) -> list[str]:
@@ -183,31 +169,47 @@ def _moves_alone(pod: RunningPod) -> bool:
     return not (bound or pod.pod_class.host_ports or pod.pod_class.devices is not None)
 
 
-def _moves(cluster: AuditedCluster, pods_on: dict[str, list[RunningPod]], names: Sequence[str]) -> list[WitnessStep]:
-    """The moves that empty these nodes; none: there is no room for all of their pods on others that are in use."""
-    leaving = {pod.key: pod for name in names for pod in pods_on[name]}
-    scenario, now = cluster.scenario, cluster.now
-    edits = Edits(scenario)
-    try:
-        for key in leaving:
-            edits.put_pod(to_waiting(scenario.cluster.pods[key], now), as_given=True)
-        as_if = policy_of_audit(0, PreemptionMode.NEVER)
-        prepared = prepare_scenario(scenario, now, as_if, only=leaving)
-        kept = set(names) | (prepared.snapshot.table.index.keys() - pods_on.keys())
-        closed = [
-            msgspec.structs.replace(node, problem=_TO_BE_EMPTY)
-            for node in prepared.snapshot.table.nodes
-            if node.name in kept
+class _Trials:
+    """Plans in which the pods of some nodes go to others that are in use, all in the cluster as it is.
+
+    Attributes:
+        plans: how many were made.
+    """
+
+    def __init__(self, cluster: AuditedCluster, pods_on: dict[str, list[RunningPod]]) -> None:
+        self._cluster, self._pods_on = cluster, pods_on
+        table = cluster.snapshot.table
+        self._in_use = table.updated(_closed(table, table.index.keys() - pods_on.keys()))
+        self.plans = 0
+
+    def moves(self, names: Sequence[str]) -> list[WitnessStep] | None:
+        """The moves that empty these nodes; None: the plan has no room for all of their pods."""
+        self.plans += 1
+        begun, leaving = self._cluster.snapshot, [pod for name in names for pod in self._pods_on[name]]
+        snapshot = replace(
+            begun,
+            table=self._in_use.updated(_closed(self._in_use, names)),
+            pending=tuple(map(_as_waiting, leaving)),
+            gangs={},
+            running=None,
+            pod_index=begun.pod_index.with_changes((), [(pod.node, pod.signature) for pod in leaving]),
+        )
+        result = run_round(snapshot, self._cluster.prepared.learnt, self._cluster.models)
+        to = {placement.pod.key: placement.node for placement in result.placements}
+        if len(to) < len(leaving):
+            return None
+        prices = prices_of(leaving, begun, self._cluster.prepared.learnt)
+        return [
+            WitnessStep(StepAction.MOVE, pod.key, to[pod.key], pod.node, price, lost_seconds(pod, begun.now))
+            for pod, price in zip(leaving, prices, strict=True)
         ]
-        table = prepared.snapshot.table.updated(closed)
-        result = run_round(replace(prepared.snapshot, table=table), prepared.learnt, cluster.models)
-    finally:
-        edits.undo()
-    to = {placement.pod.key: placement.node for placement in result.placements}
-    if len(to) < len(leaving):
-        return []
-    prices = prices_of([*leaving.values()], cluster.snapshot, cluster.prepared.learnt)
-    return [
-        WitnessStep(StepAction.MOVE, key, to[key], pod.node, price, lost_seconds(pod, now))
-        for (key, pod), price in zip(leaving.items(), prices, strict=True)
-    ]
+
+
+def _closed(table: NodeTable, names: Iterable[str]) -> list[Node]:
+    """These nodes as nodes that take no pod."""
+    return [msgspec.structs.replace(table.nodes[table.index[name]], problem=_TO_BE_EMPTY) for name in names]
+
+
+def _as_waiting(pod: RunningPod) -> PendingPod:
+    """Its replacement, which counts for its queue already."""
+    return PendingPod(pod.key, pod.uid, pod.pod_class, pod.policy, pod.started, pod.signature, preempts=False)

@@ -17,6 +17,7 @@ from flowcore.model.amount_text import short_amount
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import MEMORY, is_extended
+from flowcore.model.running_pods import RunningPod
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.counted_room import WEIGHT, CountedRoom
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, WitnessStep
@@ -33,7 +34,8 @@ def stranded_room(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[
     asked: dict[str, Counter[PodClass]] = {}
     names: dict[PodClass, str] = {}
     pods = cluster.scenario.cluster.pods
-    for pod in (*cluster.running, *cluster.waiting):
+    everybody: list[RunningPod | PendingPod] = [*cluster.running, *cluster.waiting]
+    for pod in everybody:
         if pods[pod.key].permanent or pods[pod.key].static or pod.pod_class.devices is not None:
             continue
         names[pod.pod_class] = min(pod.key, names.get(pod.pod_class, pod.key))

@@ -6,7 +6,8 @@ The plan is the witness. Nothing is said of nodes that are not named: other choi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +20,8 @@ from flowcore.questions.scenario.hypothetical.changes import RemoveNode
 from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 from flowcore.rules.filters import run_filters
+
+T = TypeVar("T")
 
 #: Plans that are made at most.
 _MOST_PLANS = 8
@@ -57,31 +60,56 @@ def unneeded_nodes(
         most: nodes to name at most.
     """
     search = _Search(scenario, plan, before, context)
-    left = search.candidates()[: most * _LOOKED_AT]
-    named: list[str] = []
-    step, plans, after = 1, 0, before
-    while left and len(named) < most and plans < _MOST_PLANS and context.patient():
-        more = left[: min(step, most - len(named))]
-        fitting: PodsAfterPlan | None = None
-        if search.may_leave([*named, *more]):
-            plans += 1
-            fitting = search.without([*named, *more])
-        if fitting is not None:
-            named, left, after, step = [*named, *more], left[len(more) :], fitting, step * 2
-        elif step == 1:
-            left = left[1:]
-        else:
-            step //= 2
+    named, fitting = most_together(
+        search.candidates()[: most * _LOOKED_AT],
+        most,
+        search.without,
+        lambda: search.plans < _MOST_PLANS and context.patient(),
+    )
+    after = fitting or before
     then = {key: after.node_of(key) or "" for key in before.ran}
     moves = {key: Moved(node, then[key]) for key, node in before.ran.items() if named and then[key] not in ("", node)}
-    return UnneededNodes(named, len(moves), {key: moves[key] for key in context.visible(moves)}, plans)
+    return UnneededNodes(named, len(moves), {key: moves[key] for key in context.visible(moves)}, search.plans)
+
+
+def most_together(
+    candidates: Sequence[str], most: int, attempt: Callable[[Sequence[str]], T | None], may_go_on: Callable[[], bool]
+) -> tuple[list[str], T | None]:
+    """As many nodes as trials show to go together, and what the last trial of these gave; None: none does.
+
+    The longest beginning of the candidates that goes is looked for, by doublings and halvings. The next candidate does
+    not go with it, and is left out. Then the rest follows.
+
+    Args:
+        candidates: the best first.
+        most: nodes at most.
+        attempt: what nodes give together; None: nothing.
+        may_go_on: whether there may be one more trial.
+    """
+    chosen, gained, left = list[str](), None, [*candidates]
+    while left and len(chosen) < most and may_go_on():
+        goes, fails, size = 0, min(len(left), most - len(chosen)) + 1, 1
+        while goes < size < fails and may_go_on():
+            given = attempt([*chosen, *left[:size]])
+            if given is None:
+                fails = size
+            else:
+                goes, gained = size, given
+            size = min(max(1, 2 * goes), (goes + fails) // 2)
+        chosen, left = [*chosen, *left[:goes]], left[goes + 1 :]
+    return chosen, gained
 
 
 class _Search:
-    """What a plan without some nodes has for the pods that have a node with them."""
+    """What a plan without some nodes has for the pods that have a node with them.
+
+    Attributes:
+        plans: how many were made.
+    """
 
     def __init__(self, scenario: Scenario, plan: ScenarioPlan, before: PodsAfterPlan, context: AnswerContext) -> None:
         self._scenario, self._plan, self._before, self._context = scenario, plan, before, context
+        self.plans = 0
         #: Pods that have to leave with their node; those of DaemonSets and static ones go with it.
         self._leaving: dict[str, list[Pod]] = defaultdict(list)
         for pod in scenario.running():
@@ -103,19 +131,22 @@ class _Search:
         }
         return sorted(loads, key=lambda name: (loads[name], name))
 
-    def may_leave(self, nodes: Sequence[str]) -> bool:
+    def without(self, nodes: Sequence[str]) -> PodsAfterPlan | None:
+        """The plan without these nodes; None: a pod has none in it that has one with them, or budgets keep pods."""
+        if not self._may_leave(nodes):
+            return None
+        self.plans += 1
+        with applied(self._scenario, [RemoveNode(name) for name in nodes], self._context):
+            after = outcome(self._scenario, self._context, self._before)
+        lost = any(self._before.node_of(key) and after.node_of(key) == "" for key in self._before.keys)
+        return None if lost else after
+
+    def _may_leave(self, nodes: Sequence[str]) -> bool:
         """Whether PodDisruptionBudgets let all pods of these nodes go."""
         cluster = self._scenario.cluster
         allowed = budgets_left(cluster, ())
         gone = Counter(key for name in nodes for pod in self._leaving[name] for key in cluster.budgets.of(pod))
         return all(count <= allowed[key] for key, count in gone.items())
-
-    def without(self, nodes: Sequence[str]) -> PodsAfterPlan | None:
-        """The plan without these nodes; None: a pod has none in it that has one with them."""
-        with applied(self._scenario, [RemoveNode(name) for name in nodes], self._context):
-            after = outcome(self._scenario, self._context, self._before)
-        lost = any(self._before.node_of(key) and after.node_of(key) == "" for key in self._before.keys)
-        return None if lost else after
 
 
 def _may_move(pod: Pod) -> bool:
