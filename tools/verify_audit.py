@@ -2,9 +2,9 @@
 
     python tools/verify_audit.py audit.json now.json [more.json ...]
 
-It carries out the steps of each plan in a copy of the dump: resources, labels, taints, ports, rules between pods,
-PodDisruptionBudgets, each pod once. Then it counts what the plan has gained. From the prices of room it computes what
-no plan exceeds, in whole numbers. Exit code 0: all that could be checked is true; what was not checked is named.
+It carries out the steps of each plan in a copy of the dump: resources, labels, taints, ports, volumes, rules between
+pods, PodDisruptionBudgets, each pod once. Then it counts what the plan has gained. From the prices of room it computes
+what no plan exceeds, in whole numbers. Exit code 0: all that could be checked is true; what was not checked is named.
 Exit code 1: something is not true. Exit code 2: a file cannot be read.
 
 The bound. A plan is any choice of nodes for the pods that come, and for those that run and may be moved. With prices of
@@ -19,67 +19,88 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from functools import cached_property
+from functools import cache
 from math import ceil, gcd
 from pathlib import Path
 from typing import Any, Final
 
 Object = dict[str, Any]
+Exact = Mapping[str, Fraction]
+Vector = tuple[int, ...]
+#: Pods that ask for the same and may use the same nodes.
+Kind = tuple[Vector, frozenset[str]]
+#: What there is now, what the plan gains, and what no plan exceeds by the prices.
+Figures = tuple[int, int, int]
 
-_SUFFIXES: Final = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
-    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", start=1)},
-    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
-}  # fmt: skip
+_POWERS: Final = {letter: power for power, letter in enumerate("kMGTPE", start=1)}
+_SUFFIXES: Final = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1)} | {
+    letter: Fraction(1000**power) for letter, power in _POWERS.items()
+} | {f"{letter.upper()}i": Fraction(1024**power) for letter, power in _POWERS.items()}  # fmt: skip
 _QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|(n|u|m|k|[KMGTPE]i|[MGTPE])?)")
-_SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _SYSTEM_CRITICAL: Final = 2_000_000_000
-_EVICTABLE: Final = "scheduling.thalweg/evictable"
-_CHECKPOINT: Final = "scheduling.thalweg/checkpointed-at"
-_MIRROR: Final = "kubernetes.io/config.mirror"
+_SYSTEM_CLASSES: Final = {"system-cluster-critical": _SYSTEM_CRITICAL, "system-node-critical": 2_000_001_000}
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of a host port that names none
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_BUDGET: Final = "PodDisruptionBudget"
 
 
 class Untrue(Exception):
     """The audit says something that does not hold."""
 
 
-# --- the dump ---
+def insist(so: object, otherwise: str) -> None:
+    """Refuses the audit unless something is so."""
+    if not so:
+        raise Untrue(otherwise)
 
 
-def quantity(value: Any) -> Fraction:
+# --- amounts and selectors ---
+
+
+@cache
+def quantity(text: str) -> Fraction:
     """A quantity of Kubernetes."""
-    match = _QUANTITY.fullmatch(str(value))
+    match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f'"{value}" is no quantity')
+        raise ValueError(f'"{text}" is no quantity')
     number, exponent, suffix = match.groups()
     return Fraction(number.rstrip(".")) * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""])
 
 
-def exact(amounts: Mapping[str, Any] | None) -> dict[str, Fraction]:
+def exact(amounts: Mapping[str, Any] | None) -> Exact:
     """A list of resources."""
-    return {name: quantity(value) for name, value in (amounts or {}).items()}
+    return {name: quantity(str(value)) for name, value in (amounts or {}).items()}
 
 
-def whole(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+def each_of(how: Callable[[Iterable[Fraction]], Any], *lists: Exact) -> Exact:
+    """The sum, or the largest, of each resource of some lists."""
+    return {name: how([each.get(name, Fraction(0)) for each in lists]) for name in set[str]().union(*lists)}
+
+
+def whole(amounts: Exact) -> dict[str, int]:
     """Milli-cores of cpu, else whole units, rounded up as kube-scheduler does."""
     return {name: ceil(value * 1000 if name == "cpu" else value) for name, value in amounts.items()}
 
 
-def add(*lists: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The sum of lists of resources."""
-    return {
-        name: sum((each.get(name, Fraction(0)) for each in lists), Fraction(0)) for name in set[str]().union(*lists)
-    }
+def times(prices: Vector, amounts: Vector) -> int:
+    """What amounts cost."""
+    return sum(price * amount for price, amount in zip(prices, amounts, strict=True))
 
 
-def largest(*lists: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The largest of each resource."""
-    return {name: max(each.get(name, Fraction(0)) for each in lists) for name in set[str]().union(*lists)}
+def holds(rule: Object, labels: Mapping[str, str]) -> bool:
+    """Whether one requirement holds: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    value, values, operator = labels.get(rule["key"]), rule.get("values") or [], str(rule["operator"])
+    if operator in ("In", "NotIn"):
+        return (value in values) is (operator == "In")
+    if operator in ("Exists", "DoesNotExist"):
+        return (value is not None) is (operator == "Exists")
+    if operator not in ("Gt", "Lt") or value is None or not re.fullmatch(r"[+-]?\d+", value):
+        return False
+    return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
 
 
 def matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
@@ -87,285 +108,169 @@ def matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     equal = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return equal and all(holds(each, labels) for each in selector.get("matchExpressions") or ())
+    return equal and all(holds(rule, labels) for rule in selector.get("matchExpressions") or ())
 
 
-def holds(rule: Object, labels: Mapping[str, str]) -> bool:
-    """Whether one requirement holds: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
-    value, values = labels.get(rule["key"]), rule.get("values") or []
-    match rule["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as which:
-            if value is None or not re.fullmatch(r"[+-]?\d+", value):
-                return False
-            return int(value) > int(values[0]) if which == "Gt" else int(value) < int(values[0])
-    return False
+# --- the dump ---
 
 
-@dataclass(eq=False)
 class Pod:
-    """A pod of the dump."""
+    """A pod: what it ``requests``, what it ``holds`` on its node, and whether it ``stays`` there in every plan."""
 
-    manifest: Object
-    classes: Mapping[str, int]
+    def __init__(self, manifest: Object, classes: Mapping[str, int]) -> None:
+        self.meta, self.spec, self.status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
+        self.namespace: str = self.meta.get("namespace") or "default"
+        self.name: str = self.meta["name"]
+        self.key = f"{self.namespace}/{self.name}"
+        self.labels: dict[str, str] = self.meta.get("labels") or {}
+        self.node: str = self.spec.get("nodeName") or ""
+        self.ended = self.status.get("phase") in ("Succeeded", "Failed")
+        self.deleting = bool(self.meta.get("deletionTimestamp"))
+        name, stated = self.spec.get("priorityClassName") or "", self.spec.get("priority")
+        by_class = classes.get(name, _SYSTEM_CLASSES.get(name, classes[""]))
+        self.priority = by_class if stated is None else int(stated)
+        annotations = self.meta.get("annotations") or {}
+        self.saved: str = annotations.get("scheduling.thalweg/checkpointed-at") or ""
+        self.static = "kubernetes.io/config.mirror" in annotations
+        owners: list[Object] = [each for each in self.meta.get("ownerReferences") or () if each.get("controller")]
+        owner = owners[0] if owners else {}
+        self.permanent = self.static or owner.get("kind") in ("DaemonSet", "Node")
+        self.volumes: list[Object] = self.spec.get("volumes") or []
+        sources = set[str]().union(*self.volumes)
+        is_new = self.status.get("phase") == "Pending" and not self.status.get("startTime")
+        self.stays = bool(
+            (is_new and self.meta.get("creationTimestamp"))
+            or not owner.get("uid")
+            or self.permanent
+            or self.priority >= _SYSTEM_CRITICAL
+            or annotations.get("scheduling.thalweg/evictable", "true") != "true"
+            or sources & {"emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral"}
+        )
+        seen: list[Object] = [
+            each for kind in ("containerStatuses", "initContainerStatuses") for each in self.status.get(kind) or ()
+        ]
+        self.averse: Sequence[Object] = self.required("podAntiAffinity")
+        self.requests = self._total(())
+        self.holds = self._total(seen) if self.node else self.requests
 
-    @cached_property
-    def meta(self) -> Object:
-        return self.manifest["metadata"]  # type: ignore[no-any-return]
+    def _total(self, seen: Sequence[Object]) -> dict[str, int]:
+        """What it asks for. While it is resized it holds the largest of what it asks for and has.
 
-    @cached_property
-    def spec(self) -> Object:
-        return self.manifest.get("spec") or {}
+        Source: component-helpers resource/helpers.go (PodRequests).
+        """
 
-    @cached_property
-    def status(self) -> Object:
-        return self.manifest.get("status") or {}
+        def of(container: Object) -> Exact:
+            lists = [(container.get("resources") or {}).get("requests")]
+            for status in (each for each in seen if each["name"] == container.get("name")):
+                lists += [(status.get("resources") or {}).get("requests"), status.get("allocatedResources")]
+            return each_of(max, *map(exact, lists))
 
-    @cached_property
-    def namespace(self) -> str:
-        return self.meta.get("namespace") or "default"
-
-    @cached_property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.meta['name']}"
-
-    @cached_property
-    def labels(self) -> dict[str, str]:
-        return self.meta.get("labels") or {}
-
-    @property
-    def node(self) -> str:
-        return self.spec.get("nodeName") or ""
-
-    @property
-    def ended(self) -> bool:
-        return self.status.get("phase") in ("Succeeded", "Failed")
-
-    @property
-    def deleting(self) -> bool:
-        return bool(self.meta.get("deletionTimestamp"))
-
-    @cached_property
-    def priority(self) -> int:
-        if self.spec.get("priority") is not None:
-            return int(self.spec["priority"])
-        name = self.spec.get("priorityClassName") or ""
-        return self.classes.get(name, _SYSTEM_CLASSES.get(name, self.classes.get("", 0)))
-
-    @cached_property
-    def controller(self) -> Object:
-        return next((owner for owner in self.meta.get("ownerReferences") or () if owner.get("controller")), {})
-
-    @cached_property
-    def static(self) -> bool:
-        return _MIRROR in (self.meta.get("annotations") or {})
-
-    @cached_property
-    def permanent(self) -> bool:
-        """It belongs to its node."""
-        return self.static or self.controller.get("kind") in ("DaemonSet", "Node")
-
-    @cached_property
-    def stays(self) -> str:
-        """Why no plan moves it; "": plans may."""
-        evictable = (self.meta.get("annotations") or {}).get(_EVICTABLE, "true")
-        volumes = {kind for volume in self.spec.get("volumes") or () for kind in volume}
-        reasons = {
-            "it has not started": self.status.get("phase") == "Pending"
-            and not self.status.get("startTime")
-            and bool(self.meta.get("creationTimestamp")),
-            "it is a static pod": self.static,
-            "no controller would replace it": not self.controller.get("uid"),
-            "it belongs to its node": self.permanent,
-            "it is system-critical": self.priority >= _SYSTEM_CRITICAL,
-            "its annotation says so": evictable != "true",
-            "its volumes keep it": bool(volumes & {"emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral"}),
-        }
-        return next((reason for reason, is_so in reasons.items() if is_so), "")
-
-    @cached_property
-    def requests(self) -> dict[str, int]:
-        """What it asks for, one of ``pods`` among it."""
-        return self._total(lambda container: exact((container.get("resources") or {}).get("requests")))
-
-    @cached_property
-    def holds(self) -> dict[str, int]:
-        """What it takes on its node: while it is resized, the largest of what it asks for and has."""
-        seen = {each["name"]: each for kind in ("containerStatuses", "initContainerStatuses")
-                for each in self.status.get(kind) or ()}  # fmt: skip
-
-        def held(container: Object) -> dict[str, Fraction]:
-            status = seen.get(container["name"], {})
-            has = (status.get("resources") or {}).get("requests")
-            asked = exact((container.get("resources") or {}).get("requests"))
-            return largest(asked, exact(has), exact(status.get("allocatedResources")))
-
-        return self._total(held)
-
-    def _total(self, of: Any) -> dict[str, int]:
-        """Source: component-helpers resource/helpers.go (PodRequests)."""
-        total = add(*map(of, self.spec.get("containers") or ()), {})
-        beside: dict[str, Fraction] = {}
-        starting: dict[str, Fraction] = {}
+        beside: Exact = {}
+        starting: Exact = {}
         for container in self.spec.get("initContainers") or ():
-            if container.get("restartPolicy") == "Always":
-                beside = add(beside, of(container))
-                starting = largest(starting, beside)
-            else:
-                starting = largest(starting, add(beside, of(container)))
-        total = largest(add(total, beside), starting) | exact((self.spec.get("resources") or {}).get("requests"))
-        return whole(add(total, exact(self.spec.get("overhead")))) | {"pods": 1}
+            needs = each_of(sum, beside, of(container))
+            starting = each_of(max, starting, needs)
+            beside = needs if container.get("restartPolicy") == "Always" else beside
+        running = each_of(sum, beside, *map(of, self.spec.get("containers") or ()))
+        total = {**each_of(max, running, starting), **exact((self.spec.get("resources") or {}).get("requests"))}
+        return whole(each_of(sum, total, exact(self.spec.get("overhead")))) | {"pods": 1}
 
-    @cached_property
-    def ports(self) -> set[tuple[str, str, int]]:
+    def ports(self) -> Iterator[tuple[str, str, int]]:
         """Host ports: address, protocol, number."""
         stay = [each for each in self.spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-        return {
-            (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])  # noqa: S104 - a value
-            for container in [*(self.spec.get("containers") or ()), *stay]
-            for port in container.get("ports") or ()
-            if port.get("hostPort")
-        }
+        for port in (port for each in (*self.spec["containers"], *stay) for port in each.get("ports") or ()):
+            if port.get("hostPort"):
+                yield port.get("hostIP") or _EVERY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"]
 
-    def terms(self, kind: str) -> list[Object]:
-        """Required terms of podAffinity or podAntiAffinity."""
-        rules = (self.spec.get("affinity") or {}).get(kind) or {}
-        return rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+    def required(self, kind: str) -> Any:
+        """What it requires by nodeAffinity, podAffinity or podAntiAffinity."""
+        return ((self.spec.get("affinity") or {}).get(kind) or {}).get(_REQUIRED) or ()
 
-    def unchecked(self) -> Iterator[str]:
-        """What of it is not checked here."""
-        if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in self.spec.get("volumes") or ()):
-            yield "volume claims"
-        if self.spec.get("resourceClaims"):
-            yield "resource claims"
+    def claims(self) -> Iterator[tuple[str, str]]:
+        """Namespace and name of its volume claims."""
+        for volume in self.volumes:
+            if "persistentVolumeClaim" in volume:
+                yield self.namespace, volume["persistentVolumeClaim"]["claimName"]
+            elif "ephemeral" in volume:
+                yield self.namespace, f"{self.name}-{volume['name']}"
 
-
-def tolerates(pod: Pod, taint: Object) -> bool:
-    """Whether a pod tolerates a taint."""
-    for each in pod.spec.get("tolerations") or ():
-        if each.get("effect") and each["effect"] != taint.get("effect"):
-            continue
-        if each.get("key") and each["key"] != taint["key"]:
-            continue
-        if each.get("operator") == "Exists" or (
-            each.get("operator") in (None, "", "Equal")
-            and each.get("key")
-            and (each.get("value") or "") == (taint.get("value") or "")
-        ):
-            return True
-    return False
+    def tolerates(self, taint: Object) -> bool:
+        """Whether it tolerates a taint."""
+        for each in self.spec.get("tolerations") or ():
+            key, operator = each.get("key") or "", each.get("operator") or "Equal"
+            is_equal = operator == "Equal" and key and (each.get("value") or "") == (taint.get("value") or "")
+            is_meant = key in ("", taint["key"]) and (each.get("effect") or taint.get("effect")) == taint.get("effect")
+            if is_meant and (is_equal or operator == "Exists"):
+                return True
+        return False
 
 
-def conflict(port: tuple[str, str, int], another: tuple[str, str, int]) -> bool:
-    """Whether two host ports exclude each other."""
-    everywhere = "0.0.0.0"  # noqa: S104 - a value
-    return port[1:] == another[1:] and (port[0] == another[0] or everywhere in (port[0], another[0]))
+class Node:
+    """A node of the dump."""
 
+    def __init__(self, manifest: Object) -> None:
+        spec = manifest.get("spec") or {}
+        self.name: str = manifest["metadata"]["name"]
+        self.labels: dict[str, str] = manifest["metadata"].get("labels") or {}
+        self.cordon = [_CORDONED] if spec.get("unschedulable") else []
+        effects = ("NoSchedule", "NoExecute")
+        self.taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in effects]
+        self.offers = whole(exact((manifest.get("status") or {}).get("allocatable")))
 
-@dataclass
-class Dump:
-    """The objects of a dump, and where its pods are; steps change that."""
-
-    nodes: dict[str, Object] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
-    budgets: list[Object] = field(default_factory=list)
-    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
-    kinds: Counter[str] = field(default_factory=Counter)
-    by_devices: set[str] = field(default_factory=set)
-
-    @classmethod
-    def read(cls, files: Iterable[Path]) -> Dump:
-        """The dump of some files; of an object that is in several the last counts."""
-        objects = [each for path in files for each in flattened(json.loads(path.read_text()))]
-        classes = {each["metadata"]["name"]: int(each["value"]) for each in objects if each["kind"] == "PriorityClass"}
-        for each in objects:
-            if each["kind"] == "PriorityClass" and each.get("globalDefault"):
-                classes[""] = int(each["value"])
-        dump, budgets = cls(), dict[tuple[str, str], Object]()
-        for each in objects:
-            kind, meta = each["kind"], each["metadata"]
-            dump.kinds[kind] += 1
-            if kind == "Node":
-                dump.nodes[meta["name"]] = each
-            elif kind == "Pod":
-                pod = Pod(each, classes)
-                dump.pods[pod.key] = pod
-            elif kind == "PodDisruptionBudget":
-                budgets[meta.get("namespace") or "default", meta["name"]] = each
-            elif kind == "Namespace":
-                dump.namespaces[meta["name"]] = meta.get("labels") or {}
-            elif kind == "DeviceClass" and (each.get("spec") or {}).get("extendedResourceName"):
-                dump.by_devices.add(each["spec"]["extendedResourceName"])
-        dump.budgets = [*budgets.values()]
-        return dump
-
-    @cached_property
-    def waiting(self) -> dict[str, Pod]:
-        """Pods without a node."""
-        return {key: pod for key, pod in self.pods.items() if not (pod.node or pod.ended)}
-
-    @cached_property
-    def running(self) -> dict[str, Pod]:
-        """Pods that hold room on a known node and do not leave already."""
-        on_nodes = ((key, pod) for key, pod in self.pods.items() if pod.node in self.nodes)
-        return {key: pod for key, pod in on_nodes if not (pod.ended or pod.deleting)}
-
-    def protecting(self, pod: Pod) -> list[Object]:
-        """The PodDisruptionBudgets of a pod."""
-        return [
-            each
-            for each in self.budgets
-            if (each["metadata"].get("namespace") or "default") == pod.namespace
-            and matches((each.get("spec") or {}).get("selector"), pod.labels)
-        ]
-
-    def may_use(self, pod: Pod, name: str) -> str:
-        """Why labels, taints or names keep a pod from a node; "": they do not."""
-        node = self.nodes[name]
-        spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
-        if spec.get("unschedulable") and not tolerates(pod, _CORDONED):
-            return "it is cordoned"
-        for taint in spec.get("taints") or ():
-            if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(pod, taint):
-                return f"it has the taint {taint['key']}"
-        return "" if self.selects(pod, name, labels) else "its labels do not match"
-
-    @staticmethod
-    def selects(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the node selector and the required node affinity of a pod select a node."""
-        if any(labels.get(key) != value for key, value in (pod.spec.get("nodeSelector") or {}).items()):
-            return False
-        affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
-        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-        if required is None:
-            return True
-        return any(
+    def is_selected(self, selector: Object | None) -> bool:
+        """Whether a node selector selects it; none selects every node."""
+        return not selector or any(
             (term.get("matchExpressions") or term.get("matchFields"))
-            and all(holds(rule, labels) for rule in term.get("matchExpressions") or ())
-            and all(holds(rule, {"metadata.name": name}) for rule in term.get("matchFields") or ())
-            for term in required.get("nodeSelectorTerms") or ()
+            and all(holds(rule, self.labels) for rule in term.get("matchExpressions") or ())
+            and all(holds(rule, {"metadata.name": self.name}) for rule in term.get("matchFields") or ())
+            for term in selector.get("nodeSelectorTerms") or ()
         )
 
-    def allocatable(self, name: str) -> dict[str, int]:
-        """What a node offers."""
-        return whole(exact((self.nodes[name].get("status") or {}).get("allocatable")))
+    def is_wanted(self, pod: Pod) -> bool:
+        """Whether the node selector and the required node affinity of a pod select it."""
+        equal = all(self.labels.get(key) == value for key, value in (pod.spec.get("nodeSelector") or {}).items())
+        return equal and self.is_selected(pod.required("nodeAffinity"))
+
+    def refuses(self, pod: Pod) -> str:
+        """Why its labels, taints or name keep a pod away; "": they do not."""
+        for taint in (*self.cordon, *self.taints):
+            if not pod.tolerates(taint):
+                return f"it has the taint {taint['key']}"
+        return "" if self.is_wanted(pod) else "its labels do not match"
+
+
+class Dump:
+    """The objects of a dump: pods that wait, and those that hold room on a known node and do not leave already."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Of an object that is in several files the last counts."""
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        for item in (item for path in files for item in flattened(json.loads(path.read_text()))):
+            key = item["metadata"].get("namespace") or "", item["metadata"]["name"]
+            self._objects.setdefault(item["kind"], {})[key] = item
+        classes = {name: int(each["value"]) for (_, name), each in self.of("PriorityClass").items()}
+        defaults = [int(each["value"]) for each in self.of("PriorityClass").values() if each.get("globalDefault")]
+        classes[""] = min(defaults, default=0)
+        self.nodes = {name: Node(each) for (_, name), each in self.of("Node").items()}
+        self.pods = {pod.key: pod for pod in (Pod(each, classes) for each in self.of("Pod").values())}
+        self.waiting = {key: pod for key, pod in self.pods.items() if not (pod.node or pod.ended)}
+        on_nodes = {key: pod for key, pod in self.pods.items() if pod.node in self.nodes and not pod.ended}
+        self.on_nodes, self.running = on_nodes, {key: pod for key, pod in on_nodes.items() if not pod.deleting}
+        classes_of_devices = [each.get("spec") or {} for each in self.of("DeviceClass").values()]
+        self.by_devices = {each.get("extendedResourceName") for each in classes_of_devices}
+
+    def of(self, kind: str) -> dict[tuple[str, str], Object]:
+        """The objects of a kind by namespace and name."""
+        return self._objects.get(kind, {})
 
 
 def flattened(document: Object) -> Iterator[Object]:
     """The objects of a file."""
     kind = document.get("kind", "")
+    items = document.get("items") or () if kind.endswith("List") else ()
+    yield from (each for item in items for each in flattened({"kind": kind.removesuffix("List")} | item))
     if not kind.endswith("List"):
         yield document
-        return
-    for item in document.get("items") or ():
-        yield from flattened({"kind": kind.removesuffix("List")} | item)
 
 
 # --- the replay ---
@@ -375,333 +280,272 @@ class Replay:
     """A copy of the cluster in which steps are carried out."""
 
     def __init__(self, dump: Dump) -> None:
-        self.dump, self.unchecked = dump, set[str]()
+        self.dump, self.unchecked, self.touched = dump, set[str](), set[str]()
         self.on: dict[str, dict[str, Pod]] = {name: {} for name in dump.nodes}
-        for key, pod in dump.pods.items():
-            if pod.node in self.on and not pod.ended:
-                self.on[pod.node][key] = pod
-        self.offered = {name: dump.allocatable(name) for name in dump.nodes}
         self.used: dict[str, Counter[str]] = {name: Counter() for name in dump.nodes}
-        for name, pods in self.on.items():
-            for pod in pods.values():
-                self.used[name].update(pod.holds)
-        self.left_of = {
-            id(each): int((each.get("status") or {}).get("disruptionsAllowed") or 0) for each in dump.budgets
-        }
-        #: Pods that exclude others, and where they are.
-        self.averse = {
-            key: pod.node for key, pod in dump.pods.items() if pod.node in self.on and key in self.on[pod.node]
-            and pod.terms("podAntiAffinity")
-        }  # fmt: skip
-        self.touched = set[str]()
+        for pod in dump.on_nodes.values():
+            self._put(pod, pod.node, pod.holds)
+        budgets = [(key, each.get("status") or {}) for key, each in dump.of(_BUDGET).items()]
+        self.allowed = {key: int(status.get("disruptionsAllowed") or 0) for key, status in budgets}
+
+    def _put(self, pod: Pod, name: str, amounts: Mapping[str, int]) -> None:
+        self.on[name][pod.key] = pod
+        self.used[name].update(amounts)
 
     def carry_out(self, step: Object, *, may_evict: bool) -> None:
-        """One step.
-
-        Raises:
-            Untrue: it is not legal.
-        """
-        key, action = step["pod"], step["action"]
-        if key in self.touched:
-            raise Untrue(f"{key} is in two steps")
+        """One step, if it is legal."""
+        key, action, to = step["pod"], step["action"], step.get("node", "")
+        insist(key not in self.touched, f"{key} is in two steps")
         self.touched.add(key)
         if action == "Place":
             pod = self.dump.waiting.get(key)
             if pod is None or pod.deleting or pod.spec.get("schedulingGates"):
                 raise Untrue(f"{key} does not wait for a node")
-            self._check_room(pod, step["node"])
-            self._come(pod, step["node"])
-            return
-        pod = self.dump.running.get(key)
-        if pod is None or pod.node != step["from"]:
-            raise Untrue(f"{key} does not run on {step['from']}")
-        self._check_leaving(pod, step, may_evict=may_evict)
-        if action == "Move":
-            if step["node"] == pod.node:
-                raise Untrue(f"{key} moves to the node where it is")
-            self._check_room(pod, step["node"])  # while it still holds its room
-        del self.on[pod.node][key]
-        self.averse.pop(key, None)
-        self.used[pod.node].subtract(pod.holds)
-        if action == "Move":
-            self._come(pod, step["node"])
+            self._check_node(pod, to)
+        else:
+            insist(action == "Move" or (action == "Evict" and may_evict), f"{action} of {key} is no step of this plan")
+            pod = self.dump.running.get(key)
+            if pod is None or pod.node != step["from"] or pod.node == to:
+                raise Untrue(f"{key} does not run on {step['from']}, or goes to where it is")
+            self._check_leaving(pod, is_moved=action == "Move")
+            if action == "Move":
+                self._check_node(pod, to)  # while it still holds its room
+            del self.on[pod.node][key]
+            self.used[pod.node].subtract(pod.holds)
+        if action != "Evict":
+            problem = self._excluded(pod, self.dump.nodes[to])
+            insist(not problem, f"{key} goes to {to}, {problem}")
+            self._put(pod, to, pod.requests)
 
-    def _check_leaving(self, pod: Pod, step: Object, *, may_evict: bool) -> None:
-        if step["action"] not in ("Move", "Evict"):
-            raise Untrue(f'"{step["action"]}" is no step')
-        if step["action"] == "Evict" and not may_evict:
-            raise Untrue(f"{pod.key} is evicted, and no pod may lose its place here")
-        if reason := pod.stays if step["action"] == "Move" else "it is a static pod" if pod.static else "":
-            raise Untrue(f"{pod.key} leaves {pod.node}, and may not: {reason}")
-        budgets = self.dump.protecting(pod)
-        if len(budgets) > 1:
-            raise Untrue(f"{pod.key} leaves {pod.node}, and several PodDisruptionBudgets protect it")
-        for budget in budgets:
-            self.left_of[id(budget)] -= 1
-            if self.left_of[id(budget)] < 0:
-                name = budget["metadata"]["name"]
-                raise Untrue(f"{pod.key} leaves {pod.node} against the PodDisruptionBudget {name}")
+    def _check_leaving(self, pod: Pod, *, is_moved: bool) -> None:
+        leaves = f"{pod.key} leaves {pod.node}"
+        insist(not (pod.stays if is_moved else pod.static), f"{leaves}, and no plan may take it away")
+        budgets = [
+            key
+            for key, each in self.dump.of(_BUDGET).items()
+            if (key[0] or "default") == pod.namespace and matches((each.get("spec") or {}).get("selector"), pod.labels)
+        ]
+        insist(len(budgets) < 2, f"{leaves}, and several PodDisruptionBudgets protect it")
+        for key in budgets:
+            self.allowed[key] -= 1
+            insist(self.allowed[key] >= 0, f"{leaves} against the PodDisruptionBudget {key[1]}")
 
-    def fits(self, pod: Pod, name: str) -> str:
-        """What a node lacks for a pod; "": nothing."""
+    def fitting(self, pod: Pod, name: str) -> tuple[int, str]:
+        """How many such pods the room of a node takes, and the resource that it has least of."""
+        offers, most = self.dump.nodes[name].offers, (sys.maxsize, "")
         for resource, amount in pod.requests.items():
-            if resource in self.dump.by_devices and not self.offered[name].get(resource):
+            if resource in self.dump.by_devices and not offers.get(resource):
                 self.unchecked.add(f"{resource} by devices")
-            elif amount and self.used[name][resource] + amount > self.offered[name].get(resource, 0):
-                return resource
+            elif amount:
+                most = min(most, (max(0, offers.get(resource, 0) - self.used[name][resource]) // amount, resource))
+        return most
+
+    def _check_node(self, pod: Pod, name: str) -> None:
+        """Whether the node and those that are on it take a pod."""
+        insist(name in self.dump.nodes, f"{pod.key} goes to {name}, which is no node")
+        node = self.dump.nodes[name]
+        reason = node.refuses(pod) or self._unreachable(pod, node)
+        insist(not reason, f"{pod.key} may not use {name}: {reason}")
+        fit, lacking = self.fitting(pod, name)
+        insist(fit, f"{pod.key} goes to {name}, which has too little {lacking}")
+        taken = {port for beside in self.on[name].values() for port in beside.ports()} if [*pod.ports()] else ()
+        for address, *rest in pod.ports():
+            same = {each[0] for each in taken if [*each[1:]] == rest}
+            free = not same if address == _EVERY_ADDRESS else same.isdisjoint({address, _EVERY_ADDRESS})
+            insist(free, f"{pod.key} goes to {name}, where a pod has its host port")
+        if pod.spec.get("resourceClaims"):
+            self.unchecked.add("resource claims")
+
+    def _unreachable(self, pod: Pod, node: Node) -> str:
+        """Why a volume keeps a pod from a node, as far as the dump shows volumes; "": none does."""
+        for key in pod.claims():
+            self.unchecked.add("room and zones of storage, and how many volumes a node takes")
+            if key not in self.dump.of("PersistentVolumeClaim"):
+                return f"the dump has no volume claim {key[1]}"
+            claim = self.dump.of("PersistentVolumeClaim")[key].get("spec") or {}
+            alone = claim.get("accessModes") == ["ReadWriteOncePod"]
+            if alone and any(key in beside.claims() for pods in self.on.values() for beside in pods.values()):
+                return f"another pod uses the volume claim {key[1]}"
+            volume = self.dump.of("PersistentVolume").get(("", claim.get("volumeName") or ""), {}).get("spec") or {}
+            store = self.dump.of("StorageClass").get(("", claim.get("storageClassName") or ""), {})
+            terms = [] if claim.get("volumeName") else [*(store.get("allowedTopologies") or ())]
+            rules = [term.get("matchLabelExpressions") or () for term in terms]
+            allowed = any(all(node.labels.get(rule["key"]) in rule["values"] for rule in each) for each in rules)
+            if not node.is_selected((volume.get("nodeAffinity") or {}).get("required")) or (terms and not allowed):
+                return f"the volume of the claim {key[1]} is not reached from there"
         return ""
-
-    def _check_room(self, pod: Pod, name: str) -> None:
-        if name not in self.dump.nodes:
-            raise Untrue(f"{pod.key} goes to {name}, which is no node")
-        if reason := self.dump.may_use(pod, name):
-            raise Untrue(f"{pod.key} may not use {name}: {reason}")
-        if lacking := self.fits(pod, name):
-            raise Untrue(f"{pod.key} goes to {name}, which has too little {lacking}")
-        for other in self.on[name].values() if pod.ports else ():
-            if any(conflict(port, another) for port in pod.ports for another in other.ports):
-                raise Untrue(f"{pod.key} goes to {name}, where {other.key} has its host port")
-
-    def _come(self, pod: Pod, name: str) -> None:
-        self._check_affinity(pod, name)
-        self._check_spread(pod, name)
-        self.unchecked.update(pod.unchecked())
-        self.on[name][pod.key] = pod
-        if pod.terms("podAntiAffinity"):
-            self.averse[pod.key] = name
-        self.used[name].update(pod.requests)
 
     # --- rules between pods ---
 
-    def _labels(self, name: str) -> Mapping[str, str]:
-        return self.dump.nodes[name]["metadata"].get("labels") or {}
-
-    def _in_domain(self, key: str, value: str) -> Iterator[Pod]:
-        for name, pods in self.on.items():
-            if self._labels(name).get(key) == value:
-                yield from pods.values()
-
-    def _selected(self, term: Object, owner: Pod, other: Pod) -> bool:
+    def _selected(self, term: Object, owner: Pod, subject: Pod) -> bool:
         """Whether an affinity term of a pod selects another pod."""
-        namespaces = term.get("namespaces") or []
-        by_label = term.get("namespaceSelector")
+        namespaces, by_label = term.get("namespaces") or [], term.get("namespaceSelector")
         if not namespaces and by_label is None:
             namespaces = [owner.namespace]
-        in_namespace = other.namespace in namespaces or matches(by_label, self.dump.namespaces.get(other.namespace, {}))
-        own = [(key, owner.labels[key]) for key in term.get("matchLabelKeys") or () if key in owner.labels]
-        differ = [(key, owner.labels[key]) for key in term.get("mismatchLabelKeys") or () if key in owner.labels]
+        space = self.dump.of("Namespace").get(("", subject.namespace), {"metadata": {}})["metadata"]
+        unlike = {key: owner.labels[key] for key in term.get("mismatchLabelKeys") or () if key in owner.labels}
         return (
-            in_namespace
-            and matches(term.get("labelSelector"), other.labels)
-            and all(other.labels.get(key) == value for key, value in own)
-            and not any(other.labels.get(key) == value for key, value in differ)
+            (subject.namespace in namespaces or matches(by_label, space.get("labels") or {}))
+            and matches(term.get("labelSelector"), subject.labels)
+            and alike(term, owner, subject)
+            and unlike.items().isdisjoint(subject.labels.items())
         )
 
-    def _check_affinity(self, pod: Pod, name: str) -> None:
-        labels = self._labels(name)
-        for term in pod.terms("podAntiAffinity"):
-            value = labels.get(term["topologyKey"])
-            if value is not None:
-                for other in self._in_domain(term["topologyKey"], value):
-                    if self._selected(term, pod, other):
-                        raise Untrue(f"{pod.key} goes to {name}, and its anti-affinity excludes {other.key}")
-        for key, where in self.averse.items():
-            other = self.dump.pods[key]
-            for term in other.terms("podAntiAffinity"):
-                value = labels.get(term["topologyKey"])
-                is_near = value is not None and value == self._labels(where).get(term["topologyKey"])
-                if is_near and self._selected(term, other, pod):
-                    raise Untrue(f"{pod.key} goes to {name}, and the anti-affinity of {key} excludes it")
-        terms = pod.terms("podAffinity")
-        if not terms:
-            return
+    def _excluded(self, pod: Pod, node: Node) -> str:
+        """Which rule between pods keeps a pod from a node; "": none does."""
+        near: dict[str, list[Pod]] = {term["topologyKey"]: [] for term in pod.required("podAffinity")}
+        everybody = [(self.dump.nodes[name], beside) for name, pods in self.on.items() for beside in pods.values()]
+        for place, beside in everybody:
+            for owner, subject in ((pod, beside), (beside, pod)) if pod.averse or beside.averse else ():
+                for term in owner.averse:
+                    if is_one_domain(term["topologyKey"], node, place) and self._selected(term, owner, subject):
+                        return f"and anti-affinity keeps it and {beside.key} apart"
+            for key, pods in near.items():
+                if is_one_domain(key, node, place):
+                    pods.append(beside)
+        terms = pod.required("podAffinity")
 
-        def wanted(other: Pod) -> bool:
-            return all(self._selected(term, pod, other) for term in terms)
+        def is_wanted(subject: Pod) -> bool:
+            return all(self._selected(term, pod, subject) for term in terms)
 
-        if any(term["topologyKey"] not in labels for term in terms):
-            raise Untrue(f"{pod.key} goes to {name}, which lacks a label of its affinity")
-        anywhere = any(wanted(other) for pods in self.on.values() for other in pods.values())
-        if not anywhere and wanted(pod):
-            return  # the first pod of its group
-        for term in terms:
-            if not any(wanted(other) for other in self._in_domain(term["topologyKey"], labels[term["topologyKey"]])):
-                raise Untrue(f"{pod.key} goes to {name}, and its affinity is not met there")
+        if not near.keys() <= node.labels.keys():
+            return "which lacks a label of its affinity"
+        is_first = bool(terms) and is_wanted(pod) and not any(is_wanted(beside) for _, beside in everybody)
+        if not is_first and not all(any(map(is_wanted, pods)) for pods in near.values()):
+            return "and its affinity is not met there"
+        return self._unequal(pod, node)
 
-    def _check_spread(self, pod: Pod, name: str) -> None:
-        hard = [
-            each
-            for each in pod.spec.get("topologySpreadConstraints") or ()
-            if each.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
-        ]
-        keys = {each["topologyKey"] for each in hard}
-        for rule in hard:
-            key, own = rule["topologyKey"], self._labels(name)
-            if not keys <= own.keys():
-                raise Untrue(f"{pod.key} goes to {name}, which lacks a label of its spread constraints")
-            counts = Counter[str]()
-            for where, pods in self.on.items():
-                labels = self._labels(where)
-                honoured = rule.get("nodeAffinityPolicy", "Honor") != "Honor" or self.dump.selects(pod, where, labels)
-                taints = rule.get("nodeTaintsPolicy", "Ignore") != "Honor" or not self._tainted(pod, where)
-                if keys <= labels.keys() and honoured and taints:
-                    counts[labels[key]] += sum(self._counts(rule, pod, other) for other in pods.values())
-            least = min(counts.values(), default=0) if len(counts) >= (rule.get("minDomains") or 1) else 0
-            here = counts[own[key]] + self._counts(rule, pod, pod)
-            if here - least > rule["maxSkew"]:
-                raise Untrue(f"{pod.key} goes to {name}, and its spread over {key} is broken")
+    def _unequal(self, pod: Pod, node: Node) -> str:
+        """Which spread constraint a pod breaks on a node; "": none."""
+        stated = pod.spec.get("topologySpreadConstraints") or ()
+        rules = [rule for rule in stated if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"]
+        keys = {rule["topologyKey"] for rule in rules}
+        if not keys <= node.labels.keys():
+            return "which lacks a label of its spread constraints"
 
-    def _tainted(self, pod: Pod, name: str) -> bool:
-        taints = (self.dump.nodes[name].get("spec") or {}).get("taints") or ()
-        return any(each.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(pod, each) for each in taints)
+        def counts(rule: Object, subject: Pod) -> bool:
+            selected = subject.namespace == pod.namespace and matches(rule.get("labelSelector"), subject.labels)
+            return selected and not subject.deleting and alike(rule, pod, subject)
 
-    @staticmethod
-    def _counts(rule: Object, pod: Pod, other: Pod) -> bool:
-        own = [key for key in rule.get("matchLabelKeys") or () if key in pod.labels]
-        return (
-            other.namespace == pod.namespace
-            and not other.deleting
-            and matches(rule.get("labelSelector"), other.labels)
-            and all(other.labels.get(key) == pod.labels[key] for key in own)
-        )
+        for rule in rules:
+            key, domains = rule["topologyKey"], Counter[str]()
+            for name, pods in self.on.items():
+                place = self.dump.nodes[name]
+                is_wanted = rule.get("nodeAffinityPolicy", "Honor") != "Honor" or place.is_wanted(pod)
+                is_open = rule.get("nodeTaintsPolicy", "Ignore") != "Honor" or all(map(pod.tolerates, place.taints))
+                if keys <= place.labels.keys() and is_wanted and is_open:
+                    domains[place.labels[key]] += sum(counts(rule, subject) for subject in pods.values())
+            least = min(domains.values(), default=0) if len(domains) >= (rule.get("minDomains") or 1) else 0
+            if domains[node.labels[key]] + counts(rule, pod) - least > rule["maxSkew"]:
+                return f"and its spread over {key} is broken"
+        return ""
+
+
+def is_one_domain(key: str, node: Node, place: Node) -> bool:
+    """Whether two nodes have the same value of a label."""
+    return key in node.labels and node.labels[key] == place.labels.get(key)
+
+
+def alike(rule: Object, pod: Pod, subject: Pod) -> bool:
+    """Whether another pod has the labels of a pod that a rule of it names (matchLabelKeys)."""
+    keys = [key for key in rule.get("matchLabelKeys") or () if key in pod.labels]
+    return all(subject.labels.get(key) == pod.labels[key] for key in keys)
 
 
 # --- the bound ---
 
 
-@dataclass(eq=False)
-class Kind:
-    """Pods that ask for the same and may use the same nodes; ``most`` of them fit on each node if no others come."""
-
-    requests: tuple[int, ...]
-    nodes: frozenset[str]
-    pods: int = 0
-    homes: Counter[str] = field(default_factory=Counter)
-    most: dict[str, int] = field(default_factory=dict)
-
-
 class Bound:
     """The room that pods compete for, and its prices."""
 
-    def __init__(self, dump: Dump, stated: Object, coming: Sequence[tuple[Pod, int]], gone: Iterable[str] = ()) -> None:
-        self._dump, self._may_use = dump, dict[str, frozenset[str]]()
-        self.parts = stated["parts"]
-        if type(self.parts) is not int or self.parts < 1:
-            raise Untrue("its prices count parts of nothing")
+    def __init__(self, dump: Dump, stated: Object, coming: Mapping[str, int], gone: Iterable[str] = ()) -> None:
+        self._dump, self._may_use, self.parts = dump, dict[str, frozenset[str]](), stated["parts"]
         # What devices may stand for is no room of nodes.
-        self.resources = [name for name in stated["resources"] if name not in dump.by_devices]
-        self.prices = {name: [0] * len(self.resources) for name in dump.nodes}
-        self._pool_of = dict.fromkeys(dump.nodes, -1)
-        for number, pool in enumerate(stated["pools"]):
-            row = [pool["prices"].get(resource, 0) for resource in self.resources]
-            if any(type(price) is not int or price < 0 for price in row):
-                raise Untrue("a price is no whole number, or is negative")
-            for name in pool["nodes"]:
-                if self._pool_of.get(name) != -1:
-                    raise Untrue(f"{name} is no node, or is in two pools")
-                self._pool_of[name], self.prices[name] = number, row
-        away, homes = set(gone), dict[tuple[tuple[int, ...], frozenset[str]], Kind]()
-        held = {name: [0] * len(self.resources) for name in dump.nodes}
-        stays = {name: [0] * len(self.resources) for name in dump.nodes}
-        for key, pod in dump.pods.items():
-            if pod.node not in dump.nodes or pod.ended or key in away:
-                continue
+        self._resources = [name for name in stated["resources"] if name not in dump.by_devices]
+        nothing: Vector = (0,) * len(self._resources)
+        self._prices = dict.fromkeys(dump.nodes, nothing)
+        priced = [(name, pool["prices"]) for pool in stated["pools"] for name in pool["nodes"]]
+        insist(len({name for name, _ in priced} & dump.nodes.keys()) == len(priced), "a node is priced twice, or none")
+        for name, prices in priced:
+            self._prices[name] = tuple(prices.get(resource, 0) for resource in self._resources)
+        every = {price for prices in {*self._prices.values(), (self.parts - 1,)} for price in prices}
+        insist(all(type(price) is int and price >= 0 for price in every), "a price or its parts are no whole number")
+        away, staying = set(gone), dict[Kind, Counter[str]]()
+        taken, held = dict.fromkeys(dump.nodes, nothing), dict.fromkeys(dump.nodes, nothing)
+        for key, pod in dump.on_nodes.items():
             holds = self._vector(pod.holds)
-            if key not in dump.running or pod.stays:
-                stays[pod.node] = sums(stays[pod.node], holds)
+            if key in away:
+                continue
+            if pod.deleting or pod.stays:
+                taken[pod.node] = tuple(map(sum, zip(taken[pod.node], holds, strict=True)))
                 continue
             least = tuple(map(min, self._vector(pod.requests), holds))
-            held[pod.node] = sums(held[pod.node], least)
-            nodes = self._nodes(pod)
-            homes.setdefault((least, nodes), Kind(least, nodes)).homes[pod.node] += 1
-        kinds = dict[tuple[tuple[int, ...], frozenset[str]], Kind]()
-        self.kind_of = dict[str, Kind]()
-        for pod, count in coming:
-            asked, nodes = tuple(self._vector(pod.requests)), self._nodes(pod)
-            kind = kinds.setdefault((asked, nodes), Kind(asked, nodes))
-            kind.pods += count
-            self.kind_of[pod.key] = kind
-        self.coming, self.staying = [*kinds.values()], [*homes.values()]
-        asked = [kind.requests for kind in (*self.coming, *self.staying)]
-        units = [gcd(*column) or 1 for column in zip(*asked, strict=True)] or [1] * len(self.resources)
-        self.room: dict[str, list[int]] = {}
-        for name in dump.nodes:
-            offered = self._vector(dump.allocatable(name))
+            held[pod.node] = tuple(map(sum, zip(held[pod.node], least, strict=True)))
+            staying.setdefault((least, self._nodes(pod)), Counter())[pod.node] += 1
+        self._kind_of = {key: (self._vector(dump.pods[key].requests), self._nodes(dump.pods[key])) for key in coming}
+        self._coming, self._staying = Counter[Kind](), Counter[Kind]()
+        for key, pods in coming.items():
+            self._coming[self._kind_of[key]] += pods
+        for (requests, nodes), homes in staying.items():
+            self._staying[requests, nodes.union(homes)] += homes.total()
+        columns = zip(*(requests for requests, _ in (*self._coming, *self._staying)), strict=True)
+        units = [gcd(*column) or 1 for column in columns] or [1] * len(nothing)
+        self._room: dict[str, Vector] = {}
+        for name, node in dump.nodes.items():
+            rows = zip(self._vector(node.offers), taken[name], held[name], units, strict=True)
             # Where a node holds more than it offers, its pods may stay all the same.
-            free = [
-                max(most - taken, own, 0) for most, taken, own in zip(offered, stays[name], held[name], strict=True)
-            ]
-            self.room[name] = [amount // unit * unit for amount, unit in zip(free, units, strict=True)]
-        for kind in (*self.coming, *self.staying):
-            kind.pods = kind.pods or kind.homes.total()
-            for name in kind.nodes | kind.homes.keys():
-                asks = zip(self.room[name], kind.requests, strict=True)
-                kind.most[name] = min([kind.pods, *(room // asked for room, asked in asks if asked)])
+            self._room[name] = tuple(max(most - gone, own, 0) // unit * unit for most, gone, own, unit in rows)
 
-    def _vector(self, amounts: Mapping[str, int]) -> list[int]:
-        return [amounts.get(name, 0) for name in self.resources]
+    def _vector(self, amounts: Mapping[str, int]) -> Vector:
+        return tuple(amounts.get(name, 0) for name in self._resources)
 
     def _nodes(self, pod: Pod) -> frozenset[str]:
-        spec = pod.spec
-        read = [spec.get("nodeSelector"), (spec.get("affinity") or {}).get("nodeAffinity"), spec.get("tolerations")]
+        """The nodes that labels, taints and names let a pod use."""
+        read = [pod.spec.get("nodeSelector"), pod.required("nodeAffinity"), pod.spec.get("tolerations")]
         text = json.dumps(read, sort_keys=True)
         if text not in self._may_use:
-            self._may_use[text] = frozenset(name for name in self._dump.nodes if not self._dump.may_use(pod, name))
+            self._may_use[text] = frozenset(name for name, node in self._dump.nodes.items() if not node.refuses(pod))
         return self._may_use[text]
 
-    def paid(self, kind: Kind) -> list[tuple[int, int]]:
+    def _paid(self, kind: Kind, pods: int) -> Iterator[tuple[int, int]]:
         """What pods of a kind pay at least, the cheapest first, and how many pay so much."""
-        in_pool = Counter[int]()
-        cost: dict[int, int] = {}
-        for name, most in kind.most.items():
-            pool = self._pool_of[name]
-            in_pool[pool] += most
-            cost[pool] = times(self.prices[name], kind.requests)
-        paid, left = [], kind.pods
-        for price, count in sorted((cost[pool], count) for pool, count in in_pool.items() if count):
-            taken = min(left, count)
-            paid += [(price, taken)] if taken else []
-            left -= taken
-        return paid
+        (requests, nodes), fit = kind, Counter[int]()
+        for name in nodes:
+            asks = zip(self._room[name], requests, strict=True)
+            most = min([pods, *(room // amount for room, amount in asks if amount)])
+            fit[times(self._prices[name], requests)] += most
+        for price, count in sorted(fit.items()):
+            if taken := min(pods, count):
+                yield price, taken
+            pods -= taken
 
-    def worth(self, name: str) -> int:
-        """The price of all room of a node."""
-        return times(self.prices[name], self.room[name])
+    def _worth(self, name: str) -> int:
+        return times(self._prices[name], self._room[name])
 
-    def net_price(self) -> int:
-        """The price of all room, less what those pay that run already."""
-        paid = sum(price * pods for kind in self.staying for price, pods in self.paid(kind))
-        return sum(map(self.worth, self.room)) - paid
+    def _exceeded_by_none(self, gained: int) -> int:
+        """What no plan exceeds, where what comes is worth so much above what it pays."""
+        paid = sum(price * count for kind, pods in self._staying.items() for price, count in self._paid(kind, pods))
+        return (gained + sum(map(self._worth, self._room)) - paid) // int(self.parts)
 
     def most_that_come(self) -> int:
         """No plan lets more pods come."""
-        gained = sum(max(0, self.parts - price) * pods for kind in self.coming for price, pods in self.paid(kind))
-        return (gained + self.net_price()) // self.parts
+        paid = [each for kind, pods in self._coming.items() for each in self._paid(kind, pods)]
+        return self._exceeded_by_none(sum(max(0, self.parts - price) * count for price, count in paid))
 
     def most_gangs(self, gangs: Sequence[Object]) -> int:
         """No plan runs more gangs whole. A pod that several gangs count pays an equal part for each."""
         shared, gained = Counter(key for gang in gangs for key in gang["pods"]), 0
+        cheapest = {kind: next(self._paid(kind, pods), None) for kind, pods in self._coming.items()}
         for gang in gangs:
-            cheapest = [(key, self.paid(self.kind_of[key])) for key in gang["pods"]]
-            costs = sorted(paid[0][0] // shared[key] for key, paid in cheapest if paid)
+            paid = [(key, cheapest[self._kind_of[key]]) for key in gang["pods"]]
+            costs = sorted(first[0] // shared[key] for key, first in paid if first is not None)
             if len(costs) >= gang["needs"]:
                 gained += max(0, self.parts - sum(costs[: gang["needs"]]))
-        return (gained + self.net_price()) // self.parts
+        return self._exceeded_by_none(gained)
 
     def most_empty(self, may_be_empty: Iterable[str]) -> int:
         """No plan has more empty nodes."""
-        gained = sum(max(0, self.parts - self.worth(name)) for name in may_be_empty)
-        return (gained + self.net_price()) // self.parts
-
-
-def sums(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """Two vectors together."""
-    return [left + right for left, right in zip(first, second, strict=True)]
-
-
-def times(prices: Sequence[int], amounts: Sequence[int]) -> int:
-    """What amounts cost."""
-    return sum(price * amount for price, amount in zip(prices, amounts, strict=True))
+        return self._exceeded_by_none(sum(max(0, self.parts - self._worth(name)) for name in may_be_empty))
 
 
 # --- findings ---
@@ -713,165 +557,99 @@ class Audit:
     def __init__(self, audit: Object, dump: Dump) -> None:
         self.audit, self.dump, self.unchecked = audit, dump, set[str]()
 
-    def check(self) -> Iterator[str]:
-        """Checks all findings; a sentence for each.
-
-        Raises:
-            Untrue: one of them does not hold.
-        """
-        for finding in self.audit["findings"]:
-            name = finding["kind"] + (f" {finding['resource']}" if finding.get("resource") else "")
-            try:
-                yield f"{name}: {self._check(finding)}"
-            except Untrue as error:
-                raise Untrue(f"{name}: {error}") from None
-
-    def _check(self, finding: Object) -> str:
-        steps = self.audit["plans"].get(finding["plan"], []) if finding["plan"] else []
+    def check(self, finding: Object) -> str:
+        """Checks a finding; a sentence about it."""
+        steps: list[Object] = self.audit["plans"][finding["plan"]] if finding["plan"] else []
         moves = sum(step["action"] == "Move" for step in steps)
-        if moves > self.audit["mostMoves"]:
-            raise Untrue(f"its plan has {moves} moves, more than {self.audit['mostMoves']}")
+        insist(moves <= self.audit["mostMoves"], f"its plan has {moves} moves, more than {self.audit['mostMoves']}")
         replay = Replay(self.dump)
-        before = self._usable(finding, replay)
         for step in steps:
             replay.carry_out(step, may_evict=finding["kind"] == "PriorityInversions")
             self._check_lost(step)
+        kinds = {"WaitingPods": self._pods, "WaitingGangs": self._gangs, "PriorityInversions": self._inversions,
+                 "StrandedRoom": self._stranded, "EmptyNodes": self._empty}  # fmt: skip
+        insist(finding["kind"] in kinds, "this finding is not known")
+        now, gained, most = kinds[finding["kind"]](finding, steps, replay)
         self.unchecked |= replay.unchecked
-        now, gained, most = self._figures(finding, steps, replay, before)
         for which, said, is_so in (("now", finding["now"], now), ("atLeast", finding["atLeast"], gained)):
-            if said != is_so:
-                raise Untrue(f"{which} is {said}, and counted again it is {is_so}")
-        if finding["atMost"] < most:
-            raise Untrue(f"no plan does better than {finding['atMost']}, it says; its prices show {most} only")
+            insist(said == is_so, f"{which} is {said}, and counted again it is {is_so}")
+        insist(finding["atMost"] >= most, f"its prices show no bound below {most}, it says {finding['atMost']}")
         return f"{len(steps)} steps, {gained} at least, {most} at most"
 
-    def _figures(self, finding: Object, steps: Sequence[Object], replay: Replay, before: int) -> tuple[int, int, int]:
-        """What there is now, what the plan gains, and what no plan exceeds by the prices."""
-        kind, stated, dump = finding["kind"], finding["bound"], self.dump
-        placed = {step["pod"]: step["node"] for step in steps if step["action"] == "Place"}
-        if kind == "WaitingPods":
-            counted = self._waiting(finding["counted"])
-            named = {pod.key for pod in counted} | {each["pod"] for each in self.audit["notJudged"]}
-            unknown = dump.waiting.keys() - named
-            if unknown:
-                raise Untrue(f"{min(unknown)} waits, and is neither counted nor named as not judged")
-            return len(counted), len(placed), Bound(dump, stated, [(pod, 1) for pod in counted]).most_that_come()
-        if kind == "WaitingGangs":
-            gangs = finding["gangs"]
-            if any(gang["needs"] < 1 or len(set(gang["pods"])) < len(gang["pods"]) for gang in gangs):
-                raise Untrue("a gang needs no pods, or has one twice")
-            if gangs:
-                self.unchecked.add("which pods are a gang, and how many of them it needs")
-            runs = sum(len(placed.keys() & set(gang["pods"])) >= gang["needs"] for gang in gangs)
-            pods = self._waiting(dict.fromkeys(key for gang in gangs for key in gang["pods"]))
-            return len(gangs), runs, Bound(dump, stated, [(pod, 1) for pod in pods]).most_gangs(gangs)
-        if kind == "PriorityInversions":
-            return self._inversions(finding, steps, placed)
-        if kind == "StrandedRoom":
-            return self._stranded(finding, replay, before)
-        if kind == "EmptyNodes":
-            return self._empty(finding, replay)
-        raise Untrue("this finding is not known")
+    def _pods(self, finding: Object, steps: Sequence[Object], _: Replay) -> Figures:
+        counted = self._that_wait(finding["counted"])
+        unknown = self.dump.waiting.keys() - counted - {each["pod"] for each in self.audit["notJudged"]}
+        insist(not unknown, f"{min(unknown, default='')} waits, and is neither counted nor named as not judged")
+        bound = Bound(self.dump, finding["bound"], dict.fromkeys(counted, 1))
+        return len(counted), len(placed(steps)), bound.most_that_come()
 
-    def _waiting(self, keys: Iterable[str]) -> list[Pod]:
-        keys = [*keys]
-        if len(set(keys)) < len(keys) or not self.dump.waiting.keys() >= set(keys):
-            raise Untrue("a pod is counted that does not wait, or twice")
-        return [self.dump.waiting[key] for key in keys]
+    def _that_wait(self, keys: Sequence[str]) -> set[str]:
+        insist(len(self.dump.waiting.keys() & set(keys)) == len(keys), "a pod is counted that does not wait, or twice")
+        return set(keys)
 
-    def _inversions(self, finding: Object, steps: Sequence[Object], placed: Mapping[str, str]) -> tuple[int, int, int]:
-        dump = self.dump
-        leaving = {key: pod for key, pod in dump.running.items() if not pod.static}
+    def _gangs(self, finding: Object, steps: Sequence[Object], _: Replay) -> Figures:
+        gangs = finding["gangs"]
+        for gang in gangs:
+            insist(gang["needs"] > 0 and self._that_wait(gang["pods"]), f"the gang {gang['name']} needs no pods")
+            self.unchecked.add("which pods are a gang, and how many of them it needs")
+        runs = sum(len(placed(steps).keys() & set(gang["pods"])) >= gang["needs"] for gang in gangs)
+        coming = dict.fromkeys((key for gang in gangs for key in gang["pods"]), 1)
+        return len(gangs), runs, Bound(self.dump, finding["bound"], coming).most_gangs(gangs)
+
+    def _inversions(self, finding: Object, steps: Sequence[Object], _: Replay) -> Figures:
+        waiting, leaving = self.dump.waiting, {key: pod for key, pod in self.dump.running.items() if not pod.static}
         lowest = min((pod.priority for pod in leaving.values()), default=0)
-        counted = self._waiting(finding["counted"])
-        if any(pod.priority <= lowest or pod.spec.get("preemptionPolicy") == "Never" for pod in counted):
-            raise Untrue("a pod is counted that evicts nobody")
-        kept = {step["pod"] for step in self.audit["plans"].get("WaitingPods", []) if step["action"] == "Place"}
-        if any(pod.key in kept for pod in counted):
-            raise Untrue("a pod is counted that a plan runs without anybody leaving")
-        for step in steps:
-            if step["action"] == "Evict":
-                priority = dump.running[step["pod"]].priority
-                after = [dump.waiting[key].priority for key, node in placed.items() if node == step["from"]]
-                if priority >= max(after, default=priority):
-                    raise Untrue(f"{step['pod']} is evicted, and no pod of a higher priority comes to {step['from']}")
-        come = sum(pod.key in placed for pod in counted)
-        if not counted:
-            return 0, come, 0
-        highest = max(pod.priority for pod in counted)
+        counted, places = self._that_wait(finding["counted"]), placed(steps)
+        for key in counted:
+            may = waiting[key].priority > lowest and waiting[key].spec.get("preemptionPolicy") != "Never"
+            insist(may, f"{key} is counted, and evicts nobody")
+        kept = placed(self.audit["plans"].get("WaitingPods", []))
+        insist(counted.isdisjoint(kept), "a pod is counted that a plan runs without anybody leaving")
+        for step in (step for step in steps if step["action"] == "Evict"):
+            after = [waiting[key].priority for key, node in places.items() if node == step["from"]]
+            is_lower = leaving[step["pod"]].priority < max(after, default=-sys.maxsize)
+            insist(is_lower, f"{step['pod']} is evicted, and no pod of a higher priority comes to {step['from']}")
+        highest = max((waiting[key].priority for key in counted), default=lowest)
         away = [key for key, pod in leaving.items() if pod.priority < highest]
-        bound = Bound(dump, finding["bound"], [(pod, 1) for pod in counted], away)
-        return len(counted), come, bound.most_that_come()
+        most = Bound(self.dump, finding["bound"], dict.fromkeys(counted, 1), away).most_that_come() if counted else 0
+        return len(counted), len(counted & places.keys()), most
 
-    def _like(self, finding: Object) -> tuple[Pod, int]:
-        pod = self.dump.pods.get(finding["like"])
-        amount = 0 if pod is None else pod.requests.get(finding["resource"], 0)
-        if pod is None or amount < 1:
-            raise Untrue(f"{finding['like']} is no pod that asks for {finding['resource']}")
-        return pod, amount
+    def _stranded(self, finding: Object, _: Sequence[Object], replay: Replay) -> Figures:
+        like, resource, begun = finding["like"], finding["resource"], Replay(self.dump)
+        pod, nodes = self.dump.pods.get(like), self.dump.nodes
+        amount = pod.requests.get(resource, 0) if pod else 0
+        if pod is None or not amount:
+            raise Untrue(f"{like} is no pod that asks for {resource}")
+        usable = [name for name, node in nodes.items() if not node.refuses(pod)]
+        before, after = (sum(state.fitting(pod, name)[0] for name in usable) for state in (begun, replay))
+        free = sum(max(0, nodes[name].offers.get(resource, 0) - begun.used[name][resource]) for name in usable)
+        ever = sum(max(0, node.offers.get(resource, 0)) // amount for node in nodes.values())
+        most = Bound(self.dump, finding["bound"], {like: ever}).most_that_come()
+        return free - before * amount, max(0, after - before) * amount, (most - before) * amount
 
-    def _usable(self, finding: Object, replay: Replay) -> int:
-        """How many more pods fit that stranded room is measured by, each node by itself."""
-        if finding["kind"] != "StrandedRoom":
-            return 0
-        pod, _ = self._like(finding)
-        fit = 0
-        for name in self.dump.nodes:
-            if not self.dump.may_use(pod, name):
-                free = [
-                    (replay.offered[name].get(resource, 0) - replay.used[name][resource]) // amount
-                    for resource, amount in pod.requests.items()
-                    if amount
-                ]
-                fit += max(0, min(free))
-        return fit
-
-    def _stranded(self, finding: Object, replay: Replay, before: int) -> tuple[int, int, int]:
-        pod, amount = self._like(finding)
-        resource, untouched = finding["resource"], Replay(self.dump)
-        usable = [name for name in self.dump.nodes if not self.dump.may_use(pod, name)]
-        free = sum(max(0, untouched.offered[name].get(resource, 0) - untouched.used[name][resource]) for name in usable)
-        ever = sum(max(0, untouched.offered[name].get(resource, 0)) // amount for name in self.dump.nodes)
-        most = Bound(self.dump, finding["bound"], [(pod, ever)]).most_that_come()
-        gained = max(0, self._usable(finding, replay) - before)
-        return free - before * amount, gained * amount, (most - before) * amount
-
-    def _empty(self, finding: Object, replay: Replay) -> tuple[int, int, int]:
-        dump = self.dump
-        keeps: dict[str, list[Pod]] = {name: [] for name in dump.nodes}
-        for pod in dump.running.values():
-            if not pod.permanent:
-                keeps[pod.node].append(pod)
-        full = {name for name, pods in keeps.items() if pods}
-        if full != set(finding["counted"]):
-            raise Untrue("the nodes that are counted are not those that hold pods")
-        after = {
-            name
-            for name, pods in replay.on.items()
-            if any(not (pod.permanent or pod.deleting) for pod in pods.values())
-        }
-        may = [name for name, pods in keeps.items() if all(not pod.stays for pod in pods)]
-        most = Bound(dump, finding["bound"], []).most_empty(may)
-        return len(full), len(full) - len(after), most - (len(dump.nodes) - len(full))
+    def _empty(self, finding: Object, _: Sequence[Object], replay: Replay) -> Figures:
+        full = {pod.node for pod in self.dump.running.values() if not pod.permanent}
+        left = {name for name, pods in replay.on.items() if any(not (p.permanent or p.deleting) for p in pods.values())}
+        insist(full == set(finding["counted"]), "the nodes that are counted are not those that hold pods")
+        never = {pod.node for pod in self.dump.running.values() if pod.stays and not pod.permanent}
+        most = Bound(self.dump, finding["bound"], {}).most_empty(self.dump.nodes.keys() - never)
+        return len(full), len(full) - len(left), most - (len(self.dump.nodes) - len(full))
 
     def _check_lost(self, step: Object) -> None:
-        """What the step says of lost work."""
-        if step["action"] == "Place":
-            return
-        pod = self.dump.running[step["pod"]]
-        times_known = [pod.status.get("startTime"), (pod.meta.get("annotations") or {}).get(_CHECKPOINT)]
-        if not times_known[0] or not self.audit.get("now"):
+        """What a step says of lost work, if the moment of the audit is known."""
+        pod = self.dump.running.get(step["pod"])
+        if pod is None or not pod.status.get("startTime") or not self.audit.get("now"):
             return
         now = datetime.fromisoformat(self.audit["now"])
-        since = [when for each in times_known if each and (when := datetime.fromisoformat(each)) <= now]
-        lost = (now - max(since)).total_seconds() if since else 0.0
-        if abs(step.get("lostSeconds", 0) - lost) > 60:
-            raise Untrue(f"{step['pod']} loses {lost:.0f} seconds of work, it says {step.get('lostSeconds', 0)}")
+        known = [datetime.fromisoformat(moment) for moment in (pod.status["startTime"], pod.saved) if moment]
+        lost = min(((now - moment).total_seconds() for moment in known if moment <= now), default=0.0)
+        said = step.get("lostSeconds", 0)
+        insist(abs(said - lost) <= 60, f"{step['pod']} loses {lost:.0f} seconds of work, it says {said}")
 
 
-def say(line: str) -> None:
-    """A line of output."""
-    sys.stdout.write(f"{line}\n")
+def placed(steps: Iterable[Object]) -> dict[str, str]:
+    """The nodes of the pods that come in a plan."""
+    return {step["pod"]: step["node"] for step in steps if step["action"] == "Place"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -879,22 +657,22 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) < 2:
         sys.stderr.write("usage: verify_audit.py audit.json dump.json [dump.json ...]\n")
         return 2
+    name = ""
     try:
-        audit = json.loads(Path(arguments[0]).read_text())
-        dump = Dump.read(map(Path, arguments[1:]))
-        checked = Audit(audit, dump)
-        for sentence in checked.check():
-            say(sentence)
+        checked = Audit(json.loads(Path(arguments[0]).read_text()), Dump(map(Path, arguments[1:])))
+        for finding in checked.audit["findings"]:
+            name = f"{finding['kind']} {finding.get('resource', '')}".strip()
+            sys.stdout.write(f"{name}: {checked.check(finding)}\n")
     except Untrue as error:
-        say(f"NOT TRUE: {error}")
+        sys.stdout.write(f"NOT TRUE: {name}: {error}\n")
         return 1
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.stderr.write(f"cannot read: {type(error).__name__}: {error}\n")
         return 2
-    unchecked = {*checked.unchecked, *(each for each in ("FlowSchedulingPolicy", "FlowQueue") if dump.kinds[each])}
+    unchecked = checked.unchecked | {kind for kind in ("FlowSchedulingPolicy", "FlowQueue") if checked.dump.of(kind)}
     if unchecked:
-        say(f"not checked: {', '.join(sorted(unchecked))}")
-    say("true, as far as the dump shows")
+        sys.stdout.write(f"not checked: {', '.join(sorted(unchecked))}\n")
+    sys.stdout.write("true, as far as the dump shows\n")
     return 0
 
 
