@@ -321,6 +321,20 @@ def test_gangs_that_wait_for_more_than_room_for_themselves_do_not_rest(why: str)
     assert what_helps.may_rest(msgspec.structs.replace(pod, gang=None), policy, GANG_WITHOUT_ROOM)
 
 
+async def test_pods_that_are_only_observed_do_not_rest() -> None:
+    """Room of the plan is not reserved for them: nothing tells that one of them has left it to the next."""
+    scene = Counting()
+    spec = {"selects": {"podSelector": {}}, "delivery": "Observe", "precedence": 1}
+    scene.policies.offer("watch", "u", 1, spec)
+    scene.node("a")
+    scene.pod("first", 900)
+    scene.pod("second", 900)
+    assert await scene.round() == {"first", "second"}
+    scene.gone("first")
+    scene.pod("little", 50)
+    assert await scene.round() == {"second", "little"}
+
+
 async def test_what_was_found_about_pods_that_rest_stays_in_the_metrics() -> None:
     scene = await waiting_scene()
     scene.pod("small", 100)

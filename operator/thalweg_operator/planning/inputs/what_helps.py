@@ -43,11 +43,13 @@ class WhatHelps:
         """Whether a pod that a round left with this code gets no node by placements of others.
 
         They may satisfy affinity and spread constraints, and the constraints of a policy. In which order a queue lets
-        pods in depends on all that wait. A pod that takes the place of another follows that one.
+        pods in depends on all that wait. A pod that takes the place of another follows that one. Of pods that are only
+        observed nothing is reserved, so nothing tells that another plan has room for one.
         """
         cluster, rules = self._cluster, pod.constraints
         return (
             code in _LASTING
+            and policy.delivery.acts
             and not policy.constraints
             and (rules is None or not (rules.affinity or rules.spread))
             and not cluster.queues.of(pod, cluster.namespaces)
