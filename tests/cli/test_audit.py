@@ -267,6 +267,89 @@ def test_rules_between_pods_are_kept(tmp_path: Path) -> None:
     assert verified(tmp_path, audit, dump) == 1
 
 
+def test_volumes_are_reached(tmp_path: Path) -> None:
+    """A pod whose volume is on one node goes there; a step to another one is refused."""
+    host = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}
+    near = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}
+    named = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data"}
+    volume = {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": near, "claimRef": named, "storageClassName": "own"}}
+    claim = {"metadata": {"name": "data", "namespace": "default", "uid": "c"}, "status": {"phase": "Bound"},
+             "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"], "storageClassName": "own"}}  # fmt: skip
+    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    store = {"metadata": {"name": "own"}, "provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer"}
+    objects = [
+        {"apiVersion": "v1", "kind": "PersistentVolume", **volume},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim},
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **store},
+        pod("keeps", "1", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]),
+    ]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [node("n1"), node("n2"), *objects])
+    (step,) = audit["plans"]["WaitingPods"]
+    assert step["node"] == "n2"
+    assert verified(tmp_path, audit, dump) == 0
+    step["node"] = "n1"
+    assert verified(tmp_path, audit, dump) == 1
+
+
+def policy_that(**rescheduling: Any) -> Manifest:
+    spec = {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "rescheduling": rescheduling}
+    return {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", "metadata": {"name": "web"},
+            "spec": spec}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("objects", "by", "says"),
+    [
+        ([], "nobody: no policy governs it", "would carry out 0 of 2 steps"),
+        ([policy_that()], "policy web: spec.rescheduling.mode is Off", "would carry out 0 of 2 steps"),
+        ([policy_that(mode="Act")], "policy web: spec.rescheduling.reasons has no Gain", "0 of 2 steps"),
+        ([policy_that(mode="Act", reasons=["Gain"])], "policy web", "would carry out 2 of 2 steps"),
+        (
+            [policy_that(mode="Act", reasons=["Gain"], limits={"perRound": 1})],
+            "policy web",
+            "spec.rescheduling.limits.perRound of policy web is 1, and the plan moves 2 pods",
+        ),
+        (
+            [policy_that(mode="Act", reasons=["Gain"], minAge="20h")],
+            "policy web: it has run for less than spec.rescheduling.minAge of policy web",
+            "would carry out 0 of 2 steps",
+        ),
+    ],
+)
+def test_who_would_carry_out_a_plan(tmp_path: Path, objects: list[Manifest], by: str, says: str) -> None:
+    """Each step with its policy or what stands in the way; nothing is carried out without a policy."""
+    pods = [running(f"r{at}", f"n{at}") for at in range(4)]
+    for each in pods:
+        each["spec"]["schedulerName"] = "thalweg"
+    waits = pod("waits", "9", metadata={"creationTimestamp": "2026-11-01T12:00:00Z"}, schedulerName="thalweg")
+    dump = tmp_path / "now.json"
+    dump.write_text(json.dumps(as_list([*(node(f"n{at}") for at in range(4)), *pods, waits, *objects])))
+    done = thalweg("audit", "-f", dump, "--apply", "EmptyNodes", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1] == "Nothing is carried out (--dry-run)."
+    rows = [line for line in done.stdout.splitlines() if " move " in line]
+    assert len(rows) == 2
+    assert all(row.endswith(f"  {by}") for row in rows), rows
+    assert says in done.stdout
+    answer = json.loads(thalweg("audit", "-f", dump, "--apply", "EmptyNodes", "--dry-run", "-o", "json").stdout)
+    assert [each["step"]["action"] for each in answer["steps"]] == ["Move", "Move"]
+    assert all(bool(each["obstacle"]) == (":" in by) for each in answer["steps"])
+
+
+def test_plans_that_cannot_be_applied(tmp_path: Path) -> None:
+    """The command shows a plan that there is, and carries none out."""
+    dump = tmp_path / "now.json"
+    dump.write_text(json.dumps(as_list(small())))
+    for arguments in (("--apply", "WaitingPods"), ("--dry-run",)):
+        refused = thalweg("audit", "-f", dump, *arguments)
+        assert refused.returncode == 2
+        assert "--apply and --dry-run need each other" in refused.stderr
+    refused = thalweg("audit", "-f", dump, "--apply", "WaitingGangs", "--dry-run")
+    assert refused.returncode == 2
+    assert "its plans are WaitingPods, EmptyNodes" in refused.stderr
+
+
 def test_the_text_for_people(tmp_path: Path) -> None:
     """Figures, the sentence, the steps, and exit codes for pipelines."""
     dump = tmp_path / "now.json"

@@ -13,7 +13,7 @@ from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answe
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
-from thalweg.questions.audit_page import audit_page
+from thalweg.audit.audit_page import audit_page
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions

@@ -22,8 +22,21 @@ if TYPE_CHECKING:
                    "several times.")  # fmt: skip
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write a page for a browser too, in one file.")  # fmt: skip
+@click.option("--apply", "plan", metavar="PLAN",
+              help="Show all steps of one plan, such as EmptyNodes, and which policy would carry each out. Needs "
+                   "--dry-run.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="With --apply: carry out nothing.")
 @options.output
-def audit(source: SourceOptions, moves: int, limits: tuple[str, ...], page: Path | None, output: str) -> None:
+def audit(
+    source: SourceOptions,
+    moves: int,
+    limits: tuple[str, ...],
+    page: Path | None,
+    plan: str | None,
+    output: str,
+    *,
+    dry_run: bool,
+) -> None:
     """Show what the placement of pods costs, whoever placed them: how much better a plan of the same cluster is.
 
     Each finding has what a plan does, with its steps, and what no plan does. AT LEAST is what the steps show. AT MOST
@@ -34,9 +47,12 @@ def audit(source: SourceOptions, moves: int, limits: tuple[str, ...], page: Path
     it on its next node before it leaves. Policies' limits of moves do not count, their constraints do. In the plan of
     PriorityInversions alone pods of lower priority leave.
 
-    The audit is made here, of a dump or of what the API server lists. No cluster is changed.
+    The audit is made here, of a dump or of what the API server lists. No cluster is changed. --apply PLAN --dry-run
+    shows the evictions and places of one plan in their order, and says of each step which policy would carry it out, or
+    what stands in the way. Policies do it under their limits: for waiting pods, by preemption, and with reason Gain.
 
-    Exit code 1: a finding is above its limit. Exit code 2: the files or the API server cannot be read.
+    Exit code 1: a finding is above its limit. Exit code 2: the files or the API server cannot be read, or there is no
+    such plan.
 
     \b
     Examples:
@@ -44,9 +60,21 @@ def audit(source: SourceOptions, moves: int, limits: tuple[str, ...], page: Path
       thalweg audit -f now.json -o json > audit.json
       thalweg audit -f now.json --html audit.html
       thalweg audit -f now.json --fail-above WaitingPods=0
+      thalweg audit -f now.json --apply WaitingPods --dry-run
       thalweg audit --context staging --moves 10
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.audit.answer_audit import AuditQuery
-    from thalweg.questions.audit import limits_of, run_audit
+    from flowcore.questions.audit.apply_plan import ApplyQuery
+    from thalweg.audit.run_apply import run_apply
+    from thalweg.audit.run_audit import limits_of, run_audit
 
+    if dry_run != (plan is not None):
+        raise click.UsageError(
+            "--apply and --dry-run need each other: policies carry plans out, and this command shows them"
+        )
+    if plan is not None:
+        if limits or page:
+            raise click.UsageError("--apply shows one plan: leave out --fail-above and --html")
+        run_apply(options.planned_here(source, "audit"), ApplyQuery(plan, moves), output)
+        return
     run_audit(options.planned_here(source, "audit"), AuditQuery(most_moves=moves), limits_of(limits), output, page)
