@@ -345,9 +345,11 @@ def test_plans_that_cannot_be_applied(tmp_path: Path) -> None:
         refused = thalweg("audit", "-f", dump, *arguments)
         assert refused.returncode == 2
         assert "--apply and --dry-run need each other" in refused.stderr
-    refused = thalweg("audit", "-f", dump, "--apply", "WaitingGangs", "--dry-run")
+    refused = thalweg("audit", "-f", dump, "--apply", "Gangs", "--dry-run")
     assert refused.returncode == 2
-    assert "its plans are WaitingPods, EmptyNodes" in refused.stderr
+    assert "plan Gangs: the audit has none of that name; it has WaitingPods, WaitingGangs" in refused.stderr
+    done = thalweg("audit", "-f", dump, "--apply", "WaitingGangs", "--dry-run")
+    assert (done.returncode, done.stdout) == (0, "No gang waits.\nThere is no plan to carry out.\n")
 
 
 def test_the_text_for_people(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def _split(line: str) -> Iterator[tuple[str, ...]]:
     for word in [*lexer, ";"]:
         if set(word) <= set(";&|()"):
             if words:
-                yield tuple(words)
+                # Who calls the command writes what follows >.
+                yield tuple(words[: words.index(">")] if ">" in words else words)
             words = []
         elif not re.match(r"\w+=\$?$", word):  # a variable
             words.append(word)

@@ -24,6 +24,9 @@ def show(answer: ApplyAnswer) -> None:
     """Prints a plan for people."""
     console = stdout_console()
     console.print(f"{answer.sentence[:1].upper()}{answer.sentence[1:]}.", markup=False)
+    if not answer.steps:
+        console.print("There is no plan to carry out.")
+        return
     console.print("Nothing is carried out (--dry-run).\n")
     print_table(console, _HEADER, (_row(number, step) for number, step in enumerate(answer.steps[:MAX_ROWS], start=1)))
     print_truncated(console, len(answer.steps))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write a page for a browser too, in one file.")  # fmt: skip
 @click.option("--apply", "plan", metavar="PLAN",
-              help="Show all steps of one plan, such as EmptyNodes, and which policy would carry each out. Needs "
-                   "--dry-run.")  # fmt: skip
+              help="Show all steps of the plan of one finding, such as EmptyNodes or StrandedRoom/memory, and which "
+                   "policy would carry each out. Needs --dry-run.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="With --apply: carry out nothing.")
 @options.output
 def audit(
@@ -52,7 +52,7 @@ def audit(
     what stands in the way. Policies do it under their limits: for waiting pods, by preemption, and with reason Gain.
 
     Exit code 1: a finding is above its limit. Exit code 2: the files or the API server cannot be read, or there is no
-    such plan.
+    such finding.
 
     \b
     Examples:

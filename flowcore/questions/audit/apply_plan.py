@@ -30,7 +30,7 @@ class ApplyQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Asks who would carry out a plan of an audit.
 
     Attributes:
-        plan: its name (``AuditAnswer.plans``).
+        plan: the finding that it is of, such as EmptyNodes or StrandedRoom/memory.
         most_moves: see ``AuditQuery``.
     """
 
@@ -52,7 +52,7 @@ class ApplicableStep(msgspec.Struct, frozen=True):
 
 
 class ApplyAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The steps of a plan.
+    """The steps of a plan; there are none where nothing is better, or nothing was found.
 
     Attributes:
         now: the moment that it is for; "": unknown.
@@ -76,14 +76,14 @@ def answer_apply(scenario: Scenario, query: ApplyQuery, context: AnswerContext) 
     """Audits, and says of each step of one plan who would carry it out; the scenario stays the same.
 
     Raises:
-        ModelError: the audit has no such plan.
+        ModelError: the audit has no finding of that name.
     """
     audit = answer_audit(scenario, AuditQuery(query.most_moves), context)
-    finding = next((finding for finding in audit.findings if finding.plan == query.plan), None)
-    if finding is None or query.plan not in audit.plans:
-        plans = f"its plans are {', '.join(audit.plans)}" if audit.plans else "it has no plan: nothing was found to do"
-        raise ModelError(f"plan {query.plan}", f"the audit has no such plan; {plans}")
-    steps = audit.plans[query.plan]
+    findings = {"/".join(filter(None, (finding.kind, finding.resource))): finding for finding in audit.findings}
+    finding = findings.get(query.plan)
+    if finding is None:
+        raise ModelError(f"plan {query.plan}", f"the audit has none of that name; it has {', '.join(findings)}")
+    steps = audit.plans.get(query.plan, [])
     reason = ReschedulingReason.GAIN if finding.kind in _FOR_GAIN else ReschedulingReason.WAITING_PODS
     carriers = _Carriers(scenario, reason, steps, context.now)
     return ApplyAnswer(
