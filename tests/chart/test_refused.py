@@ -28,7 +28,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "removed within": ({"networkPolicy.egress": None}, "at '/networkPolicy': missing property 'egress'"),
     "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler', 'Observe'"),
     "no replicas": ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
-    "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer or null"),
+    "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want null or integer"),
     "digest": ({"image.digest": "sha256:12"}, "at '/image/digest'"),
     "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
     "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
