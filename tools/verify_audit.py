@@ -283,6 +283,8 @@ class Replay:
         self.dump, self.unchecked, self.touched = dump, set[str](), set[str]()
         self.on: dict[str, dict[str, Pod]] = {name: {} for name in dump.nodes}
         self.used: dict[str, Counter[str]] = {name: Counter() for name in dump.nodes}
+        #: The nodes of pods that exclude others.
+        self.averse: dict[str, str] = {}
         for pod in dump.on_nodes.values():
             self._put(pod, pod.node, pod.holds)
         budgets = [(key, each.get("status") or {}) for key, each in dump.of(_BUDGET).items()]
@@ -291,6 +293,8 @@ class Replay:
     def _put(self, pod: Pod, name: str, amounts: Mapping[str, int]) -> None:
         self.on[name][pod.key] = pod
         self.used[name].update(amounts)
+        if pod.averse:
+            self.averse[pod.key] = name
 
     def carry_out(self, step: Object, *, may_evict: bool) -> None:
         """One step, if it is legal."""
@@ -311,6 +315,7 @@ class Replay:
             if action == "Move":
                 self._check_node(pod, to)  # while it still holds its room
             del self.on[pod.node][key]
+            self.averse.pop(key, None)
             self.used[pod.node].subtract(pod.holds)
         if action != "Evict":
             problem = self._excluded(pod, self.dump.nodes[to])
@@ -393,24 +398,27 @@ class Replay:
 
     def _excluded(self, pod: Pod, node: Node) -> str:
         """Which rule between pods keeps a pod from a node; "": none does."""
-        near: dict[str, list[Pod]] = {term["topologyKey"]: [] for term in pod.required("podAffinity")}
-        everybody = [(self.dump.nodes[name], beside) for name, pods in self.on.items() for beside in pods.values()]
-        for place, beside in everybody:
-            for owner, subject in ((pod, beside), (beside, pod)) if pod.averse or beside.averse else ():
+        terms = pod.required("podAffinity")
+        near: dict[str, list[Pod]] = {term["topologyKey"]: [] for term in terms}
+        others = [(where, self.dump.pods[key]) for key, where in self.averse.items()]
+        if terms or pod.averse:
+            others = [(where, beside) for where, pods in self.on.items() for beside in pods.values()]
+        for where, beside in others:
+            place = self.dump.nodes[where]
+            for owner, subject in ((pod, beside), (beside, pod)):
                 for term in owner.averse:
                     if is_one_domain(term["topologyKey"], node, place) and self._selected(term, owner, subject):
                         return f"and anti-affinity keeps it and {beside.key} apart"
             for key, pods in near.items():
                 if is_one_domain(key, node, place):
                     pods.append(beside)
-        terms = pod.required("podAffinity")
 
         def is_wanted(subject: Pod) -> bool:
             return all(self._selected(term, pod, subject) for term in terms)
 
         if not near.keys() <= node.labels.keys():
             return "which lacks a label of its affinity"
-        is_first = bool(terms) and is_wanted(pod) and not any(is_wanted(beside) for _, beside in everybody)
+        is_first = bool(terms) and is_wanted(pod) and not any(is_wanted(beside) for _, beside in others)
         if not is_first and not all(any(map(is_wanted, pods)) for pods in near.values()):
             return "and its affinity is not met there"
         return self._unequal(pod, node)

@@ -252,14 +252,51 @@ def test_priorities_that_are_inverted(tmp_path: Path) -> None:
     assert finding(never, "PriorityInversions")["now"] == 0
 
 
-def test_rules_between_pods_are_kept(tmp_path: Path) -> None:
-    """A step against anti-affinity is refused, whether the pod that comes says so or the one that is there."""
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
-    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    labels = {"labels": {"app": "a"}}
-    waits = pod("waits", "1", metadata=labels, affinity=apart)
+_SAME = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+_FIELD = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+_PORT = [{"containerPort": 80, "hostPort": 80}]
+
+
+def required(kind: str, terms: object) -> Manifest:
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+#: What the waiting pod says, the pod on n1, and the node n1.
+KEPT: dict[str, tuple[Manifest, Manifest, Manifest]] = {
+    "its anti-affinity": ({"affinity": required("podAntiAffinity", [_SAME])}, {}, {}),
+    "anti-affinity of the pod there": ({}, {"affinity": required("podAntiAffinity", [_SAME])}, {}),
+    "spread": ({"topologySpreadConstraints": [{**_SAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}, {}, {}),
+    "node affinity": (
+        {"affinity": required("nodeAffinity", {"nodeSelectorTerms": [{"matchFields": [_FIELD]}]})}, {}, {}
+    ),
+    "node selector": ({"nodeSelector": {"kubernetes.io/hostname": "n2"}}, {}, {}),
+    "taint": ({}, {}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}),
+    "cordon": ({}, {}, {"unschedulable": True}),
+    "host port": ({"ports": _PORT}, {"ports": _PORT}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("waiting", "there", "place"), KEPT.values(), ids=KEPT)
+def test_rules_are_kept(tmp_path: Path, waiting: Manifest, there: Manifest, place: Manifest) -> None:
+    """What keeps a pod from a node keeps the plan from it, and a step there is refused."""
+    pods = [running("a", "n1", "1", labels={"app": "a"}), pod("waits", "1", metadata={"labels": {"app": "a"}})]
+    for manifest, spec in zip(pods, (there, waiting), strict=True):
+        manifest["spec"] |= {key: value for key, value in spec.items() if key != "ports"}
+        manifest["spec"]["containers"][0]["ports"] = spec.get("ports", [])
     dump = tmp_path / "now.json"
-    audit = audit_of(dump, [node("n1"), node("n2"), running("a", "n1", "1", **labels), waits])
+    audit = audit_of(dump, [node("n1", **place), node("n2"), *pods])
+    (step,) = audit["plans"]["WaitingPods"]
+    assert step["node"] == "n2"
+    assert verified(tmp_path, audit, dump) == 0
+    step["node"] = "n1"
+    assert verified(tmp_path, audit, dump) == 1
+
+
+def test_a_pod_comes_to_those_that_it_wants(tmp_path: Path) -> None:
+    """By pod affinity, which every other node breaks."""
+    waits = pod("waits", "1", affinity=required("podAffinity", [_SAME]))
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, [node("n1"), node("n2"), running("a", "n2", "1", labels={"app": "a"}), waits])
     (step,) = audit["plans"]["WaitingPods"]
     assert step["node"] == "n2"
     assert verified(tmp_path, audit, dump) == 0
