@@ -399,6 +399,7 @@ def test_the_text_for_people(tmp_path: Path) -> None:
     assert lines[0] == "3 nodes, 2 running pods"
     rows = {words[0]: words[1:] for line in lines if (words := line.split())}
     assert rows["WaitingPods"] == ["4", "2", "2"]
+    assert rows["default-scheduler"] == ["default", "Fragmentation", "1", "default/a", "on", "n1,", "2h", "ago"]
     assert "4 pods wait; a plan runs 2 of them, with 1 move; no plan runs more, as far as the dump shows." in lines
     assert any(line.startswith("Not known: ") for line in lines)
     assert len(lines) <= 45

@@ -13,7 +13,9 @@ from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answe
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.reading.moment import seconds_of
 from thalweg.audit.audit_page import audit_page
+from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
@@ -94,6 +96,9 @@ def show(answer: AuditAnswer) -> None:
         console.print(f"\n{finding.sentence[:1].upper()}{finding.sentence[1:]}.", markup=False)
         for line in _steps(answer.plans.get(finding.plan, [])):
             console.print(f"  {line}", markup=False)
+    if closed := closed_table(answer.closed, seconds_of(answer.now)):
+        console.print()
+        print_table(console, CLOSED_HEAD, closed)
     if answer.unknown or answer.not_judged:
         console.print()
     for sentence in answer.unknown:

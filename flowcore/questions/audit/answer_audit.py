@@ -8,8 +8,10 @@ from typing import Final
 import msgspec
 
 from flowcore.api.kinds import DISRUPTION_BUDGET
+from flowcore.model.regret import ClosedRoom
 from flowcore.questions.audit.audited_cluster import AuditedCluster
-from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
+from flowcore.questions.audit.closed_rooms import closed_rooms
+from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
 from flowcore.questions.audit.findings.empty_nodes import empty_nodes
 from flowcore.questions.audit.findings.priority_inversions import priority_inversions
 from flowcore.questions.audit.findings.stranded_room import stranded_room
@@ -49,6 +51,7 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         most_moves: see ``AuditQuery``.
         findings: what could be better.
         plans: the steps of each witness, by its name.
+        closed: whose placements closed the rooms of pods that the plans run.
         unknown: what the dump does not tell of the witnesses.
         not_judged: waiting pods that no finding counts.
         warnings: sentences about what may change the answer.
@@ -60,6 +63,7 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     most_moves: int
     findings: list[AuditFinding]
     plans: dict[str, list[WitnessStep]]
+    closed: list[ClosedRoom]
     unknown: list[str]
     not_judged: list[NotJudged]
     warnings: list[str]
@@ -73,6 +77,7 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         findings.append(finding)
         if steps:
             plans[finding.plan] = steps
+    urgent = {key for finding in findings if finding.kind is FindingKind.PRIORITY_INVERSIONS for key in finding.counted}
     unknown = [*cluster.prepared.gaps, *_unread_budgets(scenario, plans.values())]
     if unknown:
         findings = [
@@ -86,6 +91,7 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         most_moves=query.most_moves,
         findings=findings,
         plans=plans,
+        closed=closed_rooms(cluster, urgent),
         unknown=unknown,
         not_judged=[NotJudged(key, reason.partition("\n")[0]) for key, reason in cluster.skipped.items()],
         warnings=list(cluster.prepared.warnings),
