@@ -5,7 +5,7 @@ It has what scheduling reads of each object, as the operator keeps it: no enviro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -22,6 +22,7 @@ from flowcore.model.kubernetes_version import KubernetesVersion
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.regret import RegretRecord
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad, UsageSample
 
@@ -51,6 +52,7 @@ class BesideCluster:
         foreseen: cpu (milli-cores) and memory (bytes) that waiting pods are foreseen to use, by key.
         node_samples, pod_samples: measured usage of a dump, by name and by ``namespace/name``.
         held: what an operator decided for policies with ``waiting: Auto``, and why, by name.
+        regret: of the operator's last audits, the oldest first.
     """
 
     complete: bool = True
@@ -61,6 +63,7 @@ class BesideCluster:
     node_samples: Mapping[str, UsageSample] = field(default_factory=dict)
     pod_samples: Mapping[str, UsageSample] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
+    regret: Sequence[RegretRecord] = ()
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class ReadState:
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    regret: list[RegretRecord] = field(default_factory=list)
 
 
 class UnreadableState(ModelError):
@@ -148,6 +152,10 @@ class _SavedNamespace(_Line, frozen=True, tag="Namespace"):
     labels: Labels
 
 
+class _SavedRegret(_Line, frozen=True, tag="Regret"):
+    record: RegretRecord
+
+
 class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
     held: str = ""
@@ -166,7 +174,16 @@ _LINES: dict[Store[Any, Any], Any] = {
     for store in STORES
 }
 _STORE_OF = {line: store for store, line in _LINES.items()}
-_OTHERS = _SavedNode | _SavedPod | _SavedNamespace | _SavedPolicy | _SavedLoad | _SavedNodeSample | _SavedPodSample
+_OTHERS = (
+    _SavedNode
+    | _SavedPod
+    | _SavedNamespace
+    | _SavedPolicy
+    | _SavedLoad
+    | _SavedNodeSample
+    | _SavedPodSample
+    | _SavedRegret
+)
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(Header)
 _object: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(reduce(or_, _LINES.values(), _OTHERS))
@@ -193,6 +210,7 @@ def to_lines(
         *(_SavedLoad(each) for each in beside.loads.values()),
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
+        *(_SavedRegret(each) for each in beside.regret),
     ]  # fmt: skip
     kinds = cluster.parent_gangs.followed
     header = Header(
@@ -266,6 +284,8 @@ def _put(line: _Line, cluster: Cluster, state: ReadState) -> None:
             state.node_samples[line.name] = line.sample
         case _SavedPodSample():
             state.pod_samples[line.key] = line.sample
+        case _SavedRegret(record):
+            state.regret.append(record)
         case _:
             store = _STORE_OF[type(line)]
             value = getattr(line, store.saved[1])

@@ -14,11 +14,14 @@ from support.model import pod as model_pod
 from support.model import snapshot
 from support.operator import free_address
 from support.recorded_rounds import request_of
+from support.scenario_state import scenario_of
 from thalweg_operator.planning.reports.record import RecordWriter
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.model.regret import ClosedRoom, ClosingReason, RegretFigure, RegretRecord
+from flowcore.questions.scenario.reading.saved import state_of
 
 expect.set_options(timeout=PATIENCE)
 #: From right to left, with a mark that turns the direction of what follows; a picture; as long as a name may be.
@@ -78,6 +81,38 @@ def test_recorded_rounds_are_stepped_through(context: BrowserContext, tmp_path: 
         expect(page.get_by_text("cannot be planned again")).to_be_visible()
         expect(page.get_by_role("button", name="Add", exact=True)).to_have_count(0)
     assert [each for each in view.complaints if "Failed to load" not in each] == []
+
+
+def test_audits_of_an_operator(context: BrowserContext, tmp_path: Path) -> None:
+    """A state of an operator that audits: a chart for each finding, and whose placement closed the room."""
+    scenario = scenario_of([node("n1")])
+    for number in range(3):
+        waits, memory = ("WaitingPods", ""), ("StrandedRoom", "memory")
+        figures = RegretFigure(*waits, 9, number, 5), RegretFigure(*memory, 2**32, 2**30, 2**31)
+        closed = ClosedRoom(
+            waiting="shop/waits", pods=4, reason=ClosingReason.FRAGMENTATION, pod=f"{STRANGE[3]}/p{number}",
+            scheduler=STRANGE[0], node="n1", to="n2", placed=1_000_000.0 + number,
+        )  # fmt: skip
+        scenario.regret.append(RegretRecord(1_000_000.0 + 900 * number, figures, 1, (closed,)))
+    state = tmp_path / "state.jsonl"
+    state.write_bytes(b"".join(state_of(scenario)))
+    with viewing("-f", state) as address:
+        view = watched(context, address)
+        page = view.open("Regret")
+        expect(page.get_by_text("3 audits.")).to_be_visible()
+        for title in ("Pods that wait and could run", "Stranded memory"):
+            chart = page.get_by_label(title)
+            expect(chart.locator("canvas")).to_be_visible()
+            expect(chart).to_contain_text("at least")
+        expect(page.get_by_text("The room of 1 pod is free now")).to_be_visible()
+        by = page.locator(".scroll table").first.locator("tbody tr")
+        expect(by).to_have_count(1)
+        expect(by).to_contain_text("12")
+        rows = page.locator(".scroll table").nth(1).locator("tbody tr")
+        expect(rows).to_have_count(3)
+        expect(rows.first).to_contain_text("p2")
+        expect(rows.first).to_contain_text(STRANGE[0])
+    assert view.unexpected() == []
 
 
 @pytest.mark.parametrize("running", [0, 1])

@@ -39,7 +39,7 @@ WITHOUT_NAME = """() => [...document.querySelectorAll("button, input, select, te
   .filter((each) => each.matches("button, input, select, textarea, a, [role=application], [role=grid], [role=slider]"))
   .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim() || each.labels?.length))
   .map((each) => each.outerHTML.slice(0, 200))"""
-VIEWS = ("Flow", "Nodes", "Pending", "Gangs", "Policies", "Rounds", "What if")
+VIEWS = ("Flow", "Nodes", "Pending", "Gangs", "Policies", "Rounds", "Regret", "What if")
 
 
 def shown(folder: Path, nodes: int, waiting: int) -> AbstractContextManager[str]:

@@ -21,6 +21,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.saved_state import VERSION, AwaitedRoom, BesideCluster, put_lines, to_lines
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
+from flowcore.model.regret import ClosedRoom, ClosingReason, RegretFigure, RegretRecord
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.usage import MeasuredLoad, UsageSample
 from flowcore.questions.scenario import Scenario
@@ -158,7 +159,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path, change: object, problem: st
 
 
 def test_what_is_beside_the_cluster_is_read_again() -> None:
-    """Measured loads, what pods are foreseen to use, and who waits for whom to leave; also of a dump's samples."""
+    """Measured loads, foreseen use, who waits for whom to leave, and what audits said; also of a dump's samples."""
     before = Scenario(
         read_scenario().cluster,
         complete=False,
@@ -167,9 +168,17 @@ def test_what_is_beside_the_cluster_is_read_again() -> None:
         awaiting={"default/p": AwaitedRoom("n1", ("default/victim",))},
         loads={"n1": MeasuredLoad("n1", 500, None, 7)},
         foreseen={"default/p": (100, 200)},
+        regret=[
+            RegretRecord(
+                1.5,
+                (RegretFigure("WaitingPods", "", 3, 1, 2),),
+                0,
+                (ClosedRoom(waiting="a/w", pods=2, reason=ClosingReason.FRAGMENTATION, pod="a/p", placed=1.0),),
+            )
+        ],
     )
     again = read_state(line.decode() for line in state_of(before))
-    for name in ("complete", "node_samples", "pod_samples", "awaiting", "loads", "foreseen", "policies"):
+    for name in ("complete", "node_samples", "pod_samples", "awaiting", "loads", "foreseen", "policies", "regret"):
         assert getattr(again, name) == getattr(before, name), name
     assert list(again.cluster.pods) == list(before.cluster.pods)
 

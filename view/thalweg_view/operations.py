@@ -28,6 +28,7 @@ from thalweg_view.pictures.one_pod import PodQuery, answer_pod
 from thalweg_view.pictures.overview import answer_overview
 from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import answer_policies, answer_queues
+from thalweg_view.pictures.regret import RegretQuery, answer_regret
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
 from thalweg_view.status import StatusQuery, answer_status
@@ -93,6 +94,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "why": Operation(WhyQuery, of_scenario(answer_why), method="POST"),
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
+    "regret": Operation(RegretQuery, answer_regret, needs=frozenset({"nodes"})),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
     "headroom": Operation(HeadroomQuery, of_scenario(answer_headroom), "POST", needs=frozenset({"nodes"})),
     "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),

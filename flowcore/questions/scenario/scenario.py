@@ -17,6 +17,7 @@ from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, OBSERVED, OF_OTHERS, Delivery, Policy, ReschedulingMode
+from flowcore.model.regret import RegretRecord
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
@@ -60,6 +61,7 @@ class Scenario:
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
+        regret: of the operator's last audits, the oldest first.
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
         unread: kinds that an API server did not list for the asker; None: a dump, which may lack objects of any kind.
         moment: when the cluster was so, in seconds since the epoch; 0: unknown. Ages count up to it.
@@ -80,6 +82,7 @@ class Scenario:
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    regret: list[RegretRecord] = field(default_factory=list)
     unread: frozenset[str] | None = None
     moment: float = 0.0
 

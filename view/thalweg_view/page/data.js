@@ -9,9 +9,10 @@ export const Shown = createContext(null);
 
 export const useShown = () => useContext(Shown);
 
-/** {data, error, loading} of a GET. `parameters` are compared by value. */
-export function useData(path, parameters = {}) {
-  const { round, revision, refused } = useShown();
+/** {data, error, loading} of a GET. `parameters` are compared by value; `ofRound`: whether a round can be asked for. */
+export function useData(path, parameters = {}, ofRound = true) {
+  const { round: chosen, revision, refused } = useShown();
+  const round = ofRound ? chosen : 0;
   const [state, setState] = useState({ data: null, error: null, loading: true });
   const asked = JSON.stringify([path, parameters, round]);
   const last = useRef("");

@@ -14,6 +14,7 @@ import { Nodes } from "./nodes.js";
 import { Pending } from "./pending.js";
 import { Pod } from "./pod.js";
 import { Policies } from "./policies.js";
+import { Regret } from "./regret.js";
 import { Rounds } from "./rounds.js";
 import { WhatIf } from "./what-if.js";
 
@@ -24,6 +25,7 @@ const VIEWS = [
   ["gangs", "Gangs", Gangs],
   ["policies", "Policies", Policies],
   ["rounds", "Rounds", Rounds],
+  ["regret", "Regret", Regret],
   ["what-if", "What if", WhatIf],
 ];
 /** What goes over by itself, such as no connection or a full queue, is asked again after this many milliseconds. */

@@ -18,6 +18,7 @@ def state_of(scenario: Scenario) -> Iterator[bytes]:
         node_samples=scenario.node_samples,
         pod_samples=scenario.pod_samples,
         held=scenario.held,
+        regret=scenario.regret,
     )
     return to_lines(scenario.cluster, beside, scenario.moment, scenario.policies.values())
 
@@ -41,4 +42,5 @@ def read_state(lines: Iterable[str], scenario: Scenario | None = None) -> Scenar
     scenario.node_samples |= state.node_samples
     scenario.pod_samples |= state.pod_samples
     scenario.held |= state.held
+    scenario.regret += state.regret
     return scenario

@@ -1,0 +1,119 @@
+// Audits over days: what a plan would do better at least and at most, and whose placements closed rooms.
+import { useLayoutEffect, useRef } from "./vendor/preact-hooks.js";
+import uPlot from "./vendor/uplot.js";
+import { themed } from "./colours.js";
+import { useData, useShown } from "./data.js";
+import { age, amount, compact, count, plural } from "./format.js";
+import { html } from "./html.js";
+import { Empty, PodLink, Problem, useSize, useTheme } from "./parts.js";
+
+/** Height of a chart in pixels. */
+const HEIGHT = 170;
+/** Rooms that are listed. */
+const SOME = 200;
+const TITLES = {
+  WaitingPods: "Pods that wait and could run",
+  WaitingGangs: "Gangs that wait and could run",
+  PriorityInversions: "Pods that wait for pods of lower priority",
+  EmptyNodes: "Nodes that could be empty",
+};
+
+export function Regret() {
+  const { data, error, loading } = useData("regret", {}, false);
+  if (!data) return html`<div class="tools"><h1>Regret</h1></div><${Problem} error=${error} loading=${loading} data=${data} />`;
+  if (!data.time.length) {
+    return html`<div class="tools"><h1>Regret</h1></div>
+      <${Empty}>There was no audit yet. thalweg run --audit-interval makes some.<//>`;
+  }
+  return html`
+    <div class="tools">
+      <h1>Regret</h1>
+      <p class="quiet" role="status">${plural(data.time.length, "audit")}. At least: a plan shows it. At most: no plan does better.</p>
+    </div>
+    <${Problem} error=${error} loading=${loading} data=${data} />
+    <div class="charts">
+      ${data.lines.map((line) => html`<${Chart} key=${`${line.finding} ${line.resource}`} line=${line} time=${data.time} />`)}
+    </div>
+    <${Closed} data=${data} />`;
+}
+
+const titleOf = (line) => TITLES[line.finding] ?? `Stranded ${line.resource}`;
+const formatOf = (line) => (line.resource === "memory" ? (value) => amount(value, "bytes") : compact);
+
+function Chart({ line, time }) {
+  const [box, size] = useSize();
+  const theme = useTheme();
+  const title = titleOf(line);
+  useLayoutEffect(() => {
+    if (!size.width) return undefined;
+    const plot = new uPlot(options(size.width, formatOf(line), time.length), [time, line.atLeast, line.atMost], box.current);
+    return () => plot.destroy();
+  }, [size.width, theme, line]);
+  return html`<section class="card chart" aria-label=${title}><h2>${title}</h2><div ref=${box}></div></section>`;
+}
+
+function options(width, format, audits) {
+  const axis = { stroke: themed("quiet"), grid: { stroke: themed("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const series = (label, colour, dash) => ({
+    label,
+    dash,
+    stroke: themed(colour),
+    width: 1.75,
+    paths: uPlot.paths.stepped({ align: 1 }),
+    points: { show: audits < 40, size: 4 },
+    value: (_, value) => (value === null ? "–" : format(value)),
+  });
+  return {
+    width,
+    height: HEIGHT,
+    cursor: { y: false, sync: { key: "regret" } },
+    scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+    axes: [{ ...axis, size: 44 }, { ...axis, size: 66, values: (_, splits) => splits.map((value) => format(value)) }],
+    series: [{}, series("at least", "series-1"), series("at most", "series-2", [5, 3])],
+  };
+}
+
+function Closed({ data }) {
+  const { now } = useShown();
+  const open = data.openPods.at(-1);
+  return html`
+    <h2>Who closed the room</h2>
+    <p class="quiet">
+      Placements after which pods waited though a plan runs them.
+      ${open ? ` The room of ${plural(open, "pod")} is free now: no placement closed it.` : ""}
+      ${data.hidden ? ` ${plural(data.hidden, "placement")} of namespaces that you may not see.` : ""}
+    </p>
+    ${data.by.length ? html`
+      <div class="scroll">
+        <table class="wide">
+          <thead><tr><th>Scheduler</th><th>Namespace</th><th>Reason</th><th class="number">Pods that wait</th></tr></thead>
+          <tbody>
+            ${data.by.map((each) => html`
+              <tr key=${`${each.scheduler} ${each.namespace} ${each.reason}`}>
+                <td>${each.scheduler}</td><td>${each.namespace}</td><td>${each.reason}</td><td class="number">${count(each.pods)}</td>
+              </tr>`)}
+          </tbody>
+        </table>
+      </div>
+      <div class="scroll">
+        <table class="wide">
+          <thead><tr>
+            <th>Placed</th><th>Scheduler</th><th>Ago</th><th>On</th><th>In the plan</th><th>Reason</th>
+            <th class="number">Pods that wait</th><th>Such as</th>
+          </tr></thead>
+          <tbody>
+            ${data.closed.slice(0, SOME).map((each, at) => html`
+              <tr key=${at}>
+                <td><${PodLink} pod=${each.pod} /></td>
+                <td>${each.scheduler}</td>
+                <td>${age(each.placed, now)}</td>
+                <td>${each.node}</td>
+                <td>${each.to || "waits"}</td>
+                <td>${each.reason}</td>
+                <td class="number">${count(each.pods)}</td>
+                <td><${PodLink} pod=${each.waiting} /></td>
+              </tr>`)}
+          </tbody>
+        </table>
+      </div>` : html`<${Empty}>No placement is known that closed a room.<//>`}`;
+}

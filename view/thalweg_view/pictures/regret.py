@@ -1,0 +1,100 @@
+"""What audits said over days, and whose placements closed rooms."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from flowcore.model.regret import ClosedRoom, RegretFigure, RegretRecord
+from flowcore.questions.scenario.context import AnswerContext
+from thalweg_view.view_data import ViewData
+
+
+class RegretQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing is asked for but all that is kept."""
+
+
+class RegretLine(msgspec.Struct, frozen=True, rename="camel"):
+    """The numbers of one finding over all audits; null: that audit has no such finding.
+
+    Attributes:
+        finding: its kind.
+        resource: of stranded room; "": none.
+        now: how many there were.
+        at_least: by how many fewer there are in a plan.
+        at_most: no plan does better.
+    """
+
+    finding: str
+    resource: str
+    now: list[int | None]
+    at_least: list[int | None]
+    at_most: list[int | None]
+
+
+class ClosedBy(msgspec.Struct, frozen=True):
+    """How many pods wait, all audits together, whose room placements of a scheduler and namespace closed."""
+
+    scheduler: str
+    namespace: str
+    reason: str
+    pods: int
+
+
+class RegretAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The audits of a running operator that are kept, the oldest first.
+
+    Attributes:
+        generation: grows with each new state and each new round.
+        time: of each audit, in seconds since the epoch.
+        lines: numbers of its findings.
+        open_pods: pods that wait though a plan runs them in room that is free.
+        by: whose placements closed rooms, those of most pods first.
+        closed: rooms that placements closed, those of the latest audit first, of namespaces that may be seen.
+        hidden: how many of these may not be seen.
+    """
+
+    generation: int
+    time: list[float]
+    lines: list[RegretLine]
+    open_pods: list[int]
+    by: list[ClosedBy]
+    closed: list[ClosedRoom]
+    hidden: int
+
+
+def answer_regret(data: ViewData, _query: RegretQuery, context: AnswerContext) -> RegretAnswer:
+    """What is kept of audits."""
+    records = data.scenario.regret
+    rooms = [room for record in reversed(records) for room in record.closed]
+    seen = [room for room in rooms if context.may_name(room.pod) and context.may_name(room.waiting)]
+    by = Counter[tuple[str, str, str]]()
+    for room in seen:
+        by[room.scheduler, room.namespace, room.reason] += room.pods
+    return RegretAnswer(
+        data.generation,
+        [record.time for record in records],
+        _lines(records),
+        [record.open_pods for record in records],
+        [ClosedBy(*key, pods) for key, pods in by.most_common()],
+        seen,
+        len(rooms) - len(seen),
+    )
+
+
+def _lines(records: list[RegretRecord]) -> list[RegretLine]:
+    columns: dict[tuple[str, str], list[RegretFigure | None]] = {}
+    for number, record in enumerate(records):
+        for figure in record.figures:
+            column = columns.setdefault((figure.finding, figure.resource), [None] * len(records))
+            column[number] = figure
+    return [
+        RegretLine(
+            *name,
+            [None if figure is None else figure.now for figure in column],
+            [None if figure is None else figure.at_least for figure in column],
+            [None if figure is None else figure.at_most for figure in column],
+        )
+        for name, column in columns.items()
+    ]
