@@ -47,6 +47,12 @@ def _ratio(label: str, part: str, whole: str) -> tuple[tuple[str, str], ...]:
     return ((f"{{{{{label}}}}}", " / ".join(rates)),)
 
 
+def _regret(name: str) -> tuple[tuple[str, str], ...]:
+    return (("at {{at}}", f"max by (at) (thalweg_regret_{name}{{SCOPE}})"),)
+
+
+_BY_AUDITS = "At least: a plan shows it. At most: no plan does better. Empty while no audits run."
+
 ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Overview",
@@ -86,6 +92,30 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "filter", 'thalweg_cached_verdicts_total{SCOPE, outcome="hit"}', "thalweg_cached_verdicts_total{SCOPE}"
             )),
             Panel("Placements a second", "ops", _rates("thalweg_placements_total", "outcome")),
+        ),
+    ),
+    (
+        "Regret",
+        (
+            Panel("Pods that wait and could run", "short", (
+                *_regret("pods"),
+                ("room is free", "max(thalweg_regret_open_pods{SCOPE})"),
+            ), _BY_AUDITS),
+            *(
+                Panel(title, unit, _regret(name), _BY_AUDITS)
+                for title, unit, name in (
+                    ("Gangs that wait and could run", "short", "gangs"),
+                    ("Pods that wait for pods of lower priority", "short", "inversions"),
+                    ("Nodes that could be empty", "short", "nodes"),
+                    ("Stranded GPUs", "short", "gpus"),
+                    ("Stranded memory", "bytes", "memory_bytes"),
+                )
+            ),
+            Panel("Pods whose room placements closed, in an hour", "short", (
+                ("{{scheduler}} {{pod_namespace}} {{reason}}",
+                 "sum by (scheduler, pod_namespace, reason) (increase(thalweg_regret_closed_pods_total{SCOPE}[1h]))"),
+            )),
+            Panel("Audits a second", "ops", _rates("thalweg_regret_audits_total", "outcome")),
         ),
     ),
     (

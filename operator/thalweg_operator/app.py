@@ -56,6 +56,7 @@ from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.observability.audits.auditor import Auditor, audit_records
 from thalweg_operator.observability.find_tracer import find_tracer
 from thalweg_operator.observability.gauges import set_gauges
 from thalweg_operator.observability.saved_lines import SavedLines
@@ -190,7 +191,17 @@ class Operator:
         self._learnt_figures = LearntFigures(
             api_client, settings.lease, cluster, self._round_loop.learnt_costs, self._usage, self.metrics
         )
-        self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission)
+        regret = audit_records()
+        self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission, regret)
+        self._auditor = Auditor(
+            self.saved_lines,
+            regret,
+            settings.audit_interval,
+            lambda: self._round_loop.liveness.under_way,
+            self.metrics,
+            # Half of the container's limit is the worker's, the view's process has a half of the rest.
+            default_memory() // 2,
+        )
         self._state_dump = StateDump(settings.dump_directory, self.saved_lines, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
             api_client,
@@ -386,6 +397,8 @@ class Operator:
         self._start_task("progress", self._progress.run())
         self._start_task("ledger", self._tick())
         self._start_task("usage", self._usage.run())
+        if self.settings.audit_interval:
+            self._start_task("audits", self._auditor.run())
         if not self.settings.observes:
             self._start_writers()
         # What a gang of which not all were nominated still holds must not be planned with.

@@ -131,6 +131,11 @@ class Liveness:
         if success:
             self._owed = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a turn with work has begun and not ended."""
+        return self._turn is not None
+
     def problem(self) -> str:
         """Reason why there is no progress; "" if there is."""
         now = self._clock()

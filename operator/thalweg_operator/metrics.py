@@ -236,6 +236,29 @@ class Metrics:
         self.spans = Counter(
             "thalweg_spans", "Spans of traces by outcome: exported or failed.", ["outcome"], registry=r
         )
+        self.regret_pods = _regret("pods", "Pods that wait though a plan runs them and all that runs now", r)
+        self.regret_gangs = _regret("gangs", "Gangs that wait though a plan runs them whole", r)
+        self.regret_inversions = _regret(
+            "inversions", "Pods that wait in such a plan, and run in one in which pods of lower priority leave", r
+        )
+        self.regret_nodes = _regret("nodes", "Nodes that hold pods and that a plan empties", r)
+        self.regret_gpus = _regret("gpus", "GPUs that are stranded and that moves make usable", r)
+        self.regret_memory = _regret("memory_bytes", "Memory that is stranded and that moves make usable", r)
+        self.regret_open_pods = Gauge(
+            "thalweg_regret_open_pods",
+            "Of thalweg_regret_pods at least: pods whose room is free, so no placement closed it.",
+            registry=r,
+        )
+        self.regret_closed = Counter(
+            "thalweg_regret_closed_pods",
+            "Pods that wait though a plan runs them, whose room a placement closed, each once while it waits, by the "
+            "scheduler and namespace of the pod that was placed, and reason: Fragmentation or PriorityInversion.",
+            ["scheduler", "pod_namespace", "reason"],
+            registry=r,
+        )
+        self.regret_audits = Counter(
+            "thalweg_regret_audits", "Audits by outcome: done or failed.", ["outcome"], registry=r
+        )
         self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
         self.loop_lag = Histogram(
             "thalweg_event_loop_lag_seconds",
@@ -253,3 +276,13 @@ class Metrics:
             "Most CPU time that the event loop used between two turns: upper bound for one step of the operator.",
             registry=r,
         )
+
+
+def _regret(name: str, counted: str, registry: CollectorRegistry) -> Gauge:
+    """A number of the last audit; it has no series before the first one."""
+    return Gauge(
+        f"thalweg_regret_{name}",
+        f"{counted}, by the last audit: at least (a plan shows it) and at most (no plan does better).",
+        ["at"],
+        registry=registry,
+    )

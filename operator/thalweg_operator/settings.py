@@ -57,6 +57,7 @@ class Settings:
         resync: seconds between rounds in which no pod rests, at most, whatever changes.
         usage: of measured usage.
         observes: whether it only observes: it plans, and writes nothing but its Lease.
+        audit_interval: seconds between two audits of what placement costs; 0: there are none.
     """
 
     kubeconfig: Path | None = None
@@ -84,3 +85,4 @@ class Settings:
     resync: float = 60.0
     usage: UsageSettings = field(default_factory=UsageSettings)
     observes: bool = False
+    audit_interval: float = 0.0

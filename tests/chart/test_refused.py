@@ -70,6 +70,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
     "samples are no value": ({"usage.samples": 20}, "at '/usage': additional properties 'samples' not allowed"),
     "interval": ({"usage.interval": INTERVAL + 1}, "at '/usage/interval': maximum: got 91, want 90"),
+    "audits in the past": ({"audit.interval": -1}, "at '/audit/interval': minimum: got -1, want 0"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
         {"mode": "Extender", "certificates.source": "Secret", "certificates.secret.server": "s"},

@@ -369,6 +369,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
     given = arguments(workerMemory="2Gi", roundBudget=0, logLevel="debug", extraArgs=["--record=/tmp/rounds"])
     assert given[-5:] == ["--round-budget=0", "--worker-memory=2Gi", *view, "--record=/tmp/rounds"]
     assert "--log-level=debug" in given
+    assert {"--audit-interval=0", "--usage-interval=9"} < {*arguments(audit={"interval": 0}, usage={"interval": 9})}
 
 
 def test_the_second_kube_scheduler(helm: Helm) -> None:

@@ -21,10 +21,11 @@ URL = "http://prometheus:9090"
         (["--prometheus-query", "bandwidth=a"], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", URL], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", "prometheus", "--prometheus-query", "bandwidth=a"], '"prometheus" is not a URL'),
+        (["--audit-interval", "-1"], "-1.0 is not in the range 0<=x<=604800"),
         (["--usage-interval", "91"], "91.0 is not in the range 1<=x<=90"),
     ],
 )
-def test_options_of_measured_usage_that_make_no_sense(options: list[str], problem: str) -> None:
+def test_intervals_and_queries_that_make_no_sense(options: list[str], problem: str) -> None:
     """One sentence that names the option and says what is wrong."""
     done = thalweg("run", *options)
     assert done.returncode == 2

@@ -16,6 +16,7 @@ NOT_MESSAGES = (
     "operator/thalweg_operator/api",
     "operator/thalweg_operator/app.py",
     "operator/thalweg_operator/draining.py",
+    "operator/thalweg_operator/observability/audits",
     "operator/thalweg_operator/observability/find_tracer.py",
     "operator/thalweg_operator/health.py",
     "operator/thalweg_operator/metrics.py",

@@ -62,7 +62,7 @@ def view() -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(reader: Path, view: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    options = ("--observe", "--view-listen", f":{view.rpartition(':')[2]}")
+    options = ("--observe", "--audit-interval", "1", "--view-listen", f":{view.rpartition(':')[2]}")
     # As in a pod: a leader that writes marks its own pod.
     pod = {"POD_NAMESPACE": "thalweg-system", "POD_NAME": "thalweg-0"}
     async with running_operator(
@@ -165,6 +165,37 @@ async def test_it_plans_and_writes_nothing(
     assert {each["source"].get("component") or each["reportingComponent"] for each in events} <= {"default-scheduler"}
     assert "status" not in await api.get(f"{POLICIES}/acts")
     assert "Forbidden" not in scene.operator.log
+
+
+async def test_it_audits(scene: ClusterScenario, plane: tuple[ControlPlane, Api], view: str) -> None:
+    """A pod took the half of the one node that could be whole: metrics, the page and the log say so."""
+    _, api = plane
+    scene.ignored_reasons |= {"large"}
+    await scene.nodes("left", "right", cpu="4")
+    await scene.create("stays", "2", scheduler="default-scheduler", nodeName="left")
+    moves = scene.pod("moves", "2", scheduler="default-scheduler", nodeName="right")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    await api.create({**moves, "metadata": {**moves["metadata"], "ownerReferences": [owner]}})
+    await scene.create("large", "4", scheduler="default-scheduler")
+    # Its next audit is far off: it rests after each.
+    assert await scene.operator.stop() == 0
+    await scene.operator.start()
+
+    async def counted() -> bool:
+        metrics = await scene.operator.metrics()
+        return metrics.get("thalweg_regret_pods least") == metrics.get("thalweg_regret_pods most") == 1
+
+    await until(counted, 120, lambda: f"an audit: {scene.operator.log[-2000:]}")
+    token = await account_that_lists(api, "looks", cluster=ALL)
+    async with view_session() as session:
+        viewer = Viewer(session, int(view.rpartition(":")[2]), token)
+        status, told = await viewer.ask("regret")
+    assert status == 200
+    (room,) = told["closed"]
+    keys = "pod", "scheduler", "node", "to", "reason", "waiting"
+    moved, waits = f"{scene.namespace}/moves", f"{scene.namespace}/large"
+    assert [room[key] for key in keys] == [moved, "default-scheduler", "right", "left", "Fragmentation", waits]
+    assert room["placed"] > 0
 
 
 async def resources(api: Api) -> list[tuple[str, str]]:

@@ -84,6 +84,10 @@ CASES = {
         {'thalweg_longest_wait_seconds{reason="NodeAffinity"}': "0+60x30"},
         {"reason": "NodeAffinity"},
     ),
+    "ThalwegPodsCouldRun": Case(
+        {'thalweg_regret_pods{at="least"}': constant(3), 'thalweg_regret_pods{at="most"}': constant(4)},
+        {'thalweg_regret_pods{at="least"}': constant(0), 'thalweg_regret_pods{at="most"}': constant(4)},
+    ),
     "ThalwegBindingsFail": Case(
         bindings("bound", 90) | bindings("403", 20), bindings("bound", 90) | bindings("403", 5) | bindings("409", 50)
     ),

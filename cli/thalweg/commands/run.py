@@ -82,6 +82,9 @@ from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Addr
               help="What Prometheus measures of each node, by the label node. NAME is cpu (cores), memory (bytes) or "
                    "bandwidth (bits per second). cpu and memory take the place of NodeMetrics. May be "
                    "given several times.")  # fmt: skip
+@click.option("--audit-interval", type=click.FloatRange(0, 604800), metavar="SECONDS",
+              help="Time between two audits of what placement costs, for the metrics thalweg_regret_* and the page "
+                   "Regret of the view. 0: none.  [default: 900 with --observe, else 0]")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
@@ -110,6 +113,7 @@ def run(
     usage_interval: float,
     prometheus_url: str | None,
     prometheus_queries: tuple[str, ...],
+    audit_interval: float | None,
 ) -> None:
     """Run the operator.
 
@@ -160,4 +164,5 @@ def run(
         usage_settings(usage_interval, prometheus_url, prometheus_queries),
         replicated=replicated,
         observes=observes,
+        audit_interval=audit_interval,
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 import structlog
@@ -30,6 +31,9 @@ from thalweg.run.extender import ExtenderOptions, extender_endpoint, serve_exten
 from thalweg.terminal.logs import set_up_logging
 from thalweg.view.view_live import ViewOptions, serve_view, view_endpoint
 
+#: Seconds between two audits of an operator that only observes, unless an option says otherwise.
+AUDIT_INTERVAL: Final = 900.0
+
 
 def run_operator(
     kubeconfig: Path | None,
@@ -51,8 +55,12 @@ def run_operator(
     *,
     replicated: bool,
     observes: bool,
+    audit_interval: float | None,
 ) -> None:
     """Runs the operator until a signal. A failure gives one log line and exit code 1.
+
+    Args:
+        audit_interval: seconds; None: by ``observes``.
 
     Raises:
         click.UsageError: the options contradict each other.
@@ -92,6 +100,7 @@ def run_operator(
         worker_memory=None if worker_memory is None else _memory_limit(worker_memory, "--worker-memory"),
         usage=usage,
         observes=observes,
+        audit_interval=(AUDIT_INTERVAL if observes else 0.0) if audit_interval is None else audit_interval,
     )
     try:
         asyncio.run(run(settings, serve))

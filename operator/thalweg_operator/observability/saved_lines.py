@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from flowcore.cluster.saved_state import AwaitedRoom, BesideCluster, to_lines
+from flowcore.model.regret import RegretRecord
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
@@ -19,12 +20,19 @@ class SavedLines:
         measured: what rounds plan with by measurement.
         usage: the samples.
         gate_admission: what ``waiting: Auto`` decided.
+        regret: of the last audits.
     """
 
     def __init__(
-        self, shell: Shell, measured: MeasuredUsageTracker, usage: UsagePoller, gate_admission: GateAdmission
+        self,
+        shell: Shell,
+        measured: MeasuredUsageTracker,
+        usage: UsagePoller,
+        gate_admission: GateAdmission,
+        regret: Sequence[RegretRecord],
     ) -> None:
         self._shell, self._measured, self._usage, self._gate_admission = shell, measured, usage, gate_admission
+        self._regret = regret
 
     def __call__(self, now: float) -> Iterator[bytes]:
         """The lines; with the first one the objects are taken as they are then.
@@ -49,6 +57,7 @@ class SavedLines:
                 for policy in cluster.policies.ordered
                 if auto_waiting.decides(policy)
             },
+            regret=tuple(self._regret),
             foreseen={key: use for key, pod in waiting.items() if (use := store.foreseen(pod.usage_class)) is not None},
         )
         return to_lines(cluster, beside, now)

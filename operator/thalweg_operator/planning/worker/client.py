@@ -80,7 +80,7 @@ class WorkerClient:
                     stdin=PIPE,
                     stdout=PIPE,
                     limit=_BUFFER,
-                    env=_environment(),
+                    env=worker_environment(),
                 )
             except OSError as error:  # out of memory or processes
                 raise WorkerLost(f"the worker process cannot be started: {error}") from error
@@ -160,7 +160,8 @@ class WorkerClient:
             await process.wait()
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
+    """The environment of a process that plans: no credentials."""
     inherited = {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }

@@ -1,0 +1,1 @@
+"""Audits at an interval: what placement costs, and whose placements closed rooms."""
