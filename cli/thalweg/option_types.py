@@ -8,6 +8,8 @@ import click
 
 from flowcore.model.selectors import is_dns_subdomain
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
 
 class Address(NamedTuple):
     """Address to listen on; host "": all addresses."""
@@ -108,6 +110,21 @@ class FeatureGatesType(click.ParamType):  # type: ignore[type-arg]
         return gates
 
 
+class DurationType(click.ParamType):  # type: ignore[type-arg]
+    """A time span in seconds, minutes, hours or days: 7d."""
+
+    name = "DURATION"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        number, unit = str(value)[:-1], str(value)[-1:]
+        if not number.isdecimal() or unit not in _SECONDS or not int(number):
+            self.fail(f'"{value}" is not a time span, such as 90m, 12h or 7d', param, ctx)
+        return int(number) * _SECONDS[unit]
+
+
+DURATION = DurationType()
 FEATURE_GATES = FeatureGatesType()
 MOMENT = MomentType()
 NAMESPACED_NAME = NamespacedNameType()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thalweg import options
+from thalweg.option_types import DURATION
 
 if TYPE_CHECKING:
     from thalweg.sources.source import SourceOptions
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
                    "several times.")  # fmt: skip
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write a page for a browser too, in one file.")  # fmt: skip
+@click.option("--since", type=DURATION,
+              help="Audit nothing: show what the operator's audits of this time said, such as 7d, and whose placements "
+                   "closed rooms. A dump has what its operator kept.")  # fmt: skip
 @click.option("--apply", "plan", metavar="PLAN",
               help="Show all steps of the plan of one finding, such as EmptyNodes or StrandedRoom/memory, and which "
                    "policy would carry each out. Needs --dry-run.")  # fmt: skip
@@ -32,6 +36,7 @@ def audit(
     moves: int,
     limits: tuple[str, ...],
     page: Path | None,
+    since: int | None,
     plan: str | None,
     output: str,
     *,
@@ -62,12 +67,19 @@ def audit(
       thalweg audit -f now.json --fail-above WaitingPods=0
       thalweg audit -f now.json --apply WaitingPods --dry-run
       thalweg audit --context staging --moves 10
+      thalweg audit --since 7d
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.audit.answer_audit import AuditQuery
     from flowcore.questions.audit.apply_plan import ApplyQuery
     from thalweg.audit.run_apply import run_apply
     from thalweg.audit.run_audit import limits_of, run_audit
+    from thalweg.audit.run_since import run_since
 
+    if since is not None:
+        if plan is not None or limits or page:
+            raise click.UsageError("--since audits nothing: leave out --apply, --fail-above and --html")
+        run_since(source, since, output)
+        return
     if dry_run != (plan is not None):
         raise click.UsageError(
             "--apply and --dry-run need each other: policies carry plans out, and this command shows them"

@@ -12,7 +12,9 @@ from thalweg_view.view_data import ViewData
 
 
 class RegretQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is asked for but all that is kept."""
+    """``since``: seconds before now whose audits count; 0: all that are kept."""
+
+    since: int = 0
 
 
 class RegretLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,9 +66,9 @@ class RegretAnswer(msgspec.Struct, frozen=True, rename="camel"):
     hidden: int
 
 
-def answer_regret(data: ViewData, _query: RegretQuery, context: AnswerContext) -> RegretAnswer:
+def answer_regret(data: ViewData, query: RegretQuery, context: AnswerContext) -> RegretAnswer:
     """What is kept of audits."""
-    records = data.scenario.regret
+    records = [record for record in data.scenario.regret if not query.since or record.time >= context.now - query.since]
     rooms = [room for record in reversed(records) for room in record.closed]
     seen = [room for room in rooms if context.may_name(room.pod) and context.may_name(room.waiting)]
     by = Counter[tuple[str, str, str]]()
