@@ -14,12 +14,14 @@ from thalweg.questions.provisioning_request import CLASS, MAX_POD_SETS, request_
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
 
+_SHARE = {"name": "share", "nfs": {"server": "nfs.example.invalid", "path": "/"}}
+
 
 def member(name: str, cpu: str = "3", size: int = 4, **labels: str) -> Manifest:
     said = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": str(size)}
     made = pod(name, cpu, metadata={"namespace": "ml", "name": name, "annotations": said, "labels": labels})
     made["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
-    made["spec"]["volumes"] = [{"name": "token", "projected": {}}, {"name": "d", "ephemeral": {}}]
+    made["spec"]["volumes"] = [{"name": "token", "projected": {}}, _SHARE]
     made["spec"]["containers"][0] |= {"command": ["train"], "env": [{"name": "RANK", "value": name}]}
     return made
 
@@ -32,7 +34,9 @@ GANG = [
 
 
 def dump(path: Path, *objects: Manifest) -> str:
-    nodes = [node(f"n{at}", labels={"kubernetes.io/os": "linux"}) for at in range(3)]
+    nodes = [node(f"n{at}") for at in range(3)]
+    for each in nodes:
+        each["metadata"]["labels"]["kubernetes.io/os"] = "linux"
     file = path / "now.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *objects]}))
     return str(file)
@@ -52,7 +56,7 @@ def test_one_request_for_all_pods(tmp_path: Path) -> None:
     assert [each["template"]["metadata"]["labels"] for each in templates] == [{"role": "leader"}, {"role": "w"}]
     worker = templates[1]["template"]["spec"]
     assert worker["nodeSelector"] == {"kubernetes.io/os": "linux"}
-    assert worker["volumes"] == [{"name": "d", "ephemeral": {}}]
+    assert worker["volumes"] == [_SHARE]
     (container,) = worker["containers"]
     assert container["resources"]["requests"] == {"cpu": "3"}
     assert container.keys() <= {"name", "image", "resources", "ports"}

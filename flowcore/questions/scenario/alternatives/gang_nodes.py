@@ -86,20 +86,25 @@ def nodes_for_gang(
     for offer in [each for each in offered if each.pods == len(keys)][:_MOST_SHAPES]:
         # Pods that come first may take some of the new nodes.
         for count in dict.fromkeys(min(offer.count * factor, MAX_NODES) for factor in (1, 2, 4)):
-            if used := _used(scenario, AddNodes(count, offer.like), keys, context):
-                return GangNodes(shown, keys, offer.like, used)
+            if _place_all(scenario, AddNodes(count, offer.like), keys, context):
+                return GangNodes(shown, keys, offer.like, _fewest(scenario, AddNodes(count, offer.like), keys, context))
     raise ModelError(shown, "no plan with new nodes like those that are there places all its pods")
 
 
-def _used(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> int:
-    """How many of the new nodes are enough, by a plan, for pods to have nodes; 0: they have none with all of them."""
-    known = set(scenario.cluster.nodes)
+def _fewest(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> int:
+    """How few of the new nodes were found to be enough, by halves: a plan spreads pods over more than they need."""
+    too_few, enough = 0, change.count
+    while too_few + 1 < enough:
+        middle = (too_few + enough) // 2
+        if _place_all(scenario, AddNodes(middle, change.like), keys, context):
+            enough = middle
+        else:
+            too_few = middle
+    return enough
+
+
+def _place_all(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> bool:
+    """Whether a plan with new nodes has a node for each of these pods."""
     with applied(scenario, [change], context):
         after = outcome(scenario, context)
-    if not all(after.node_of(key) for key in keys):
-        return 0
-    used = len({node for node in after.waiting.values() if node and node not in known})
-    # A plan with fewer may be another one.
-    return (
-        _used(scenario, AddNodes(used, change.like), keys, context) if 0 < used < change.count else 0
-    ) or change.count
+    return all(after.node_of(key) for key in keys)
