@@ -104,10 +104,19 @@ class Day:
     Args:
         policy: moves pods for gain; None: nobody moves.
         runs_for: hours, the mean of the pods.
+        taste: which node a pod gets as it comes.
     """
 
-    def __init__(self, trace: Snapshot, nodes: Sequence[Node], policy: Policy | None, runs_for: float) -> None:
+    def __init__(
+        self,
+        trace: Snapshot,
+        nodes: Sequence[Node],
+        policy: Policy | None,
+        runs_for: float,
+        taste: greedy.Taste = greedy.Taste.LEAST,
+    ) -> None:
         self._table, self._policy, self._runs_for = NodeTable.of(nodes), policy, runs_for * _HOUR
+        self._taste = taste
         empty = build_snapshot(generation=1, now=0.0, table=self._table, running=(), pending=trace.pending)
         self._checker, self._gpu = Checker(empty), empty.resources.index(GPU)
         self._running: dict[str, _Running] = {}
@@ -124,12 +133,20 @@ class Day:
         now = _MIDNIGHT + number * _SECONDS
         self._running = {key: each for key, each in self._running.items() if each.ends > now}
         waiting = (*self._waiting, *(msgspec.structs.replace(pod, created=now) for pod in arrivals))
-        for pod, place in greedy.place(self._checker, waiting, greedy.Taste.LEAST, free=self._free()):
+        for pod, place in greedy.place(self._checker, waiting, self._taste, free=self._free()):
             self._start(pod, self._table.nodes[place].name, now)
         self._waiting = tuple(pod for pod in waiting if pod.key not in self._running)
         if self._policy is not None:
             self._move(self._policy, now)
         self._look(number)
+
+    def homes(self) -> dict[str, tuple[str, float]]:
+        """The node of each pod that runs, and when it started, in seconds since the epoch."""
+        return {key: (pod.node, pod.started) for key, pod in self._running.items()}
+
+    def waiting(self) -> set[str]:
+        """Keys of the pods that wait."""
+        return {pod.key for pod in self._waiting}
 
     def row(self, case: str) -> Row:
         """What the day came to."""
@@ -248,10 +265,16 @@ def _policy(moves: int, per_stranded_gpu: int) -> Policy:
 
 def simulate(trace: Snapshot, nodes: Sequence[Node], policy: Policy | None, runs_for: float, case: str) -> Row:
     """The day of one row."""
-    day, pods = Day(trace, nodes, policy, runs_for), trace.pending
-    for number in range(_ROUNDS):
-        day.quarter(number, pods[number * len(pods) // _ROUNDS : (number + 1) * len(pods) // _ROUNDS])
+    day = Day(trace, nodes, policy, runs_for)
+    pass_day(day, trace.pending)
     return day.row(case)
+
+
+def pass_day(day: Day, pods: Sequence[PendingPod]) -> float:
+    """All pods come, equally many each quarter of an hour; returns when the day ends, in seconds since the epoch."""
+    for number in range(_ROUNDS):
+        day.quarter(number, tuple(pods[number * len(pods) // _ROUNDS : (number + 1) * len(pods) // _ROUNDS]))
+    return _MIDNIGHT + _ROUNDS * _SECONDS
 
 
 def _print(rows: list[Row], title: str) -> None:
