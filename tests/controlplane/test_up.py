@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 import yaml
 from support.cli import thalweg
+from support.up import started
 from thalweg_controlplane import Api, Binaries
 
 PROGRAM = """
@@ -51,22 +50,6 @@ def start(operator: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-
-
-@contextmanager
-def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """`thalweg up`, and what it says once it serves."""
-    command = [sys.executable, "-m", "thalweg", "up", *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = []
-        for line in process.stderr:
-            said.append(line.strip())
-            if line.startswith("Ctrl-C"):
-                break
-        else:
-            pytest.fail("\n".join(said))
-        yield process, said
 
 
 async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
