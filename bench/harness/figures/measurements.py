@@ -40,13 +40,13 @@ class Measurement:
 _MIXES = "plain,mixed,affinity,apart,spread,rack,gangs"
 
 
-def _rates(name: str, nodes: str, *more: str, mixes: str = _MIXES, arrivals: str = "backlog,burst") -> Measurement:
+def _rates(name: str, nodes: str, *more: str, arrivals: str = "backlog,burst") -> Measurement:
     """Each trial with another mix: together they have what each run has of its own."""
     trial = ("--mix", "plain", "--arrival", "backlog", *more) if more else ("--mix", "spread")
     return Measurement(
         name,
         "schedulers.py",
-        ("--nodes", nodes, "--pods", "1500", "--mix", mixes, "--arrival", arrivals, *more),
+        ("--nodes", nodes, "--pods", "1500", "--mix", _MIXES, "--arrival", arrivals, *more),
         ("--nodes", "50", "--pods", "100", "--warm-up", "100", *trial),
     )
 
@@ -54,8 +54,8 @@ def _rates(name: str, nodes: str, *more: str, mixes: str = _MIXES, arrivals: str
 MEASUREMENTS: tuple[Measurement, ...] = (
     _rates("rates, 1000 nodes", "1000"),
     _rates("rates, 5000 nodes", "5000"),
-    _rates("rates, 1000 nodes, a core each", "1000", "--pin"),
-    _rates("rates, 5000 nodes, a core each", "5000", "--pin", mixes="plain,apart,spread,rack", arrivals="backlog"),
+    _rates("rates, 1000 nodes, a core each", "1000", "--pin", arrivals="burst"),
+    _rates("rates, 5000 nodes, a core each", "5000", "--pin", arrivals="burst"),
     Measurement("binding rate", "schedulers.py", ("--nodes", "5000", "--pods", "3000", "--arrival", "backlog",
                 "--schedulers", "raw,thalweg", "--mix", _MIXES),
                 ("--nodes", "50", "--pods", "100", "--warm-up", "100", "--mix", "plain",
