@@ -73,7 +73,7 @@ def page(template: str, found: Mapping[str, Sequence[Record]]) -> str:
             table = _TABLES[mark[2]]
             runs = found[table.measurement]
             return table.markdown(runs) + _runs(runs) if runs else _NOT_MEASURED
-        return _conditions(conditions) if mark[3] else conditions[0]["cores"].split()[0]
+        return _conditions(conditions) if mark[3] else _cores(conditions)
 
     return _MARK.sub(filled, template)
 
@@ -90,20 +90,28 @@ def with_sections(written: str, template: str, found: Mapping[str, Sequence[Reco
     places = {_heading(section): place for place, section in enumerate(sections)}
     for section in _SECTIONS.split(template):
         tables = [_TABLES[mark[2]] for mark in _MARK.finditer(section) if mark[1]]
-        if not any(found.get(table.measurement) for table in tables):
+        conditions = [run["conditions"] for table in tables for run in found.get(table.measurement) or ()]
+        if not conditions:
             continue
-        if _heading(section) not in places:
-            raise BenchError(f"the page has no section {_heading(section)}: write all of it")
 
-        def filled(mark: re.Match[str]) -> str:
+        def filled(mark: re.Match[str], conditions: Sequence[Mapping[str, str]] = conditions) -> str:
+            if not mark[1]:
+                return _cores(conditions)
             table = _TABLES[mark[2]]
             runs = found.get(table.measurement)
             if not runs:
                 return _NOT_MEASURED
             return table.markdown(runs) + _runs(runs, _conditions([run["conditions"] for run in runs]))
 
-        sections[places[_heading(section)]] = _MARK.sub(filled, section)
+        anew = _MARK.sub(filled, section)
+        if _heading(anew) not in places:
+            raise BenchError(f"the page has no section {_heading(anew)}: write all of it")
+        sections[places[_heading(anew)]] = anew
     return "".join(sections)
+
+
+def _cores(conditions: Sequence[Mapping[str, str]]) -> str:
+    return conditions[0]["cores"].split()[0]
 
 
 def _heading(section: str) -> str:
@@ -130,7 +138,8 @@ def _conditions(conditions: Sequence[Mapping[str, str]]) -> str:
             raise BenchError(f"the runs have several values of {name}: {', '.join(sorted(values))}")
         said += [f"{name} {values.pop()}"] if values else []
     dates = sorted(each["date"] for each in conditions)
-    return f"{'; '.join(said)}. Measured from {dates[0]} to {dates[-1]}."
+    when = f"from {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f"at {dates[0]}"
+    return f"{'; '.join(said)}. Measured {when}."
 
 
 @click.command()

@@ -11,6 +11,7 @@ CONDITIONS = {
     "kubernetes": "v1",
     "python": "3",
     "busy with other work": "7%",
+    "cores": "2 for everything",
 }
 QUESTIONS = [{"conditions": CONDITIONS, "rows": [{"nodes": 10, "question": "why", "plan": 1.0, "seconds": 2.0}]}]
 TEMPLATE = "# Performance\n## Questions\nNew words.\n\n{table questions}\n## Gangs\n{table gangs}\n"
@@ -25,6 +26,17 @@ def test_only_what_was_measured_is_written_anew() -> None:
     assert "7 %) thalweg 0.1.0 abc" in page
     assert "Old words." not in page
     assert page.endswith("## Gangs\nOld figures.\n### More\nMore.\n")
+
+
+def test_a_heading_may_name_the_cores() -> None:
+    """It is found under the words that it gets."""
+    page = performance.with_sections(
+        WRITTEN.replace("## Questions", "## Questions on 2 cores"),
+        TEMPLATE.replace("## Questions", "## Questions on {cores} cores"),
+        {"questions": QUESTIONS},
+    )
+    assert page.count("## Questions on 2 cores") == 1
+    assert "Old words." not in page
 
 
 def test_a_section_that_is_missing_is_an_error() -> None:
