@@ -23,7 +23,7 @@ OTHERS = {
 #: It runs those that the page shows.
 TOGETHER = {"performance.py"}
 #: They read the openb trace, which is not here.
-WITH_TRACE = {"openb.py", "shared_gpus.py"}
+WITH_TRACE = {"audits.py", "openb.py", "shared_gpus.py"}
 _TRIALS = {(each.script, each.trial): each for each in reversed(MEASUREMENTS) if not each.needs_openb}
 #: One for each trial: that of 5,000 nodes is that of 1,000.
 SHOWN = list(_TRIALS.values())[::-1]

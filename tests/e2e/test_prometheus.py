@@ -10,9 +10,10 @@ import pytest_asyncio
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.cluster_scenario import ClusterScenario
-from support.operator import Operator, until
+from support.operator import Operator, running_operator, until
 from support.prometheus import JOB, NAMESPACE, Prometheus, running_prometheus
 from support.repository import ROOT
+from support.steering import DelayingProxy
 from support.tools import prometheus as executable
 
 from flowcore.model.policies import GATE, SCHEDULER_NAME
@@ -39,11 +40,23 @@ WITHOUT_SAMPLES = {
     "thalweg_usage_nodes": "no policy asks for measured usage",
     "thalweg_usage_reads_total": "no policy asks for measured usage",
     "thalweg_usage_poll_seconds": "no policy asks for measured usage",
+    "thalweg_regret_closed_pods_total": "no placement closed a room",
     "thalweg_spans_total": "no endpoint for traces is configured",
     "thalweg_view_requests_total": "the view is off",
     "thalweg_extender_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
     "thalweg_extender_client_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
 }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(
+    account: Path, relay: DelayingProxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Operator]:
+    """It audits, too."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    options = ("--extender-listen", relay.to, "--audit-interval", "1")
+    async with running_operator(account, log, extender=options) as operator:
+        yield operator
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
