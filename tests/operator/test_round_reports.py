@@ -39,3 +39,18 @@ def test_moves_for_pods_that_take_turns_are_proposed_once() -> None:
     assert [each.pod for each in reports.proposals["u"]] == ["ns/b"], "nothing is to leave for the first any more"
     report(reports, other, [], [])
     assert not reports.proposals
+
+
+def test_a_round_without_pods_of_a_policy_is_not_its_last_one() -> None:
+    """Its pod rests and waits on, while a round plans the pod of another policy."""
+    one, resting = Pod("ns", "one", "one", PodClass()), Pod("ns", "resting", "resting", PodClass())
+    reports = RoundReports()
+    report(reports, resting, [], [])
+    policies = [POLICY, Policy(name="second", precedence=1)]
+    given = PlanningInput(1, Cluster().take_changes(), policies, {"own": "u", "second": "v"})
+    entry = PendingEntry(one.key, 0, 1, 0.0, 0)
+    request = RoundRequest(2, 1, 0.0, False, given.changes, policies, [one.pod_class], [], [entry], 0.0)
+    reply = RoundReply(2, 0.0, 0.0, 0, 0, "", 0, unplaced=[(0, 0)], reasons=["It fits nowhere."], costs=[0, 5])
+    reports.round_ended(request, reply, given, [POLICY], {"u", "v"}, [(resting, POLICY)])
+    assert (reports.reports["u"].number, reports.reports["u"].waiting) == (1, 1)
+    assert (reports.reports["v"].number, reports.reports["v"].cost) == (2, 5)

@@ -21,7 +21,7 @@ class RoundReport:
         number: number of the round.
         finished: seconds since the epoch.
         placed, waiting: number of pods.
-        cost: total cost of the policy's placements.
+        cost: what the plan costs for the policy's pods, for those that it left too.
         gap: optimality gap of the round, 0 to 1.
         certified: whether the plan of the round is proven optimal.
     """
@@ -51,7 +51,7 @@ class RoundReports:
     """The latest reports.
 
     Attributes:
-        reports: by uid of the policy object: report of the last round in which pods of the policy waited.
+        reports: by uid of the policy object: report of the last round that had pods of the policy to place.
         contradictions: by uid of the policy object: the policy as stated, and sentences that say which of its own pods
             it excludes.
         queue_shares: of accepted queues by name, once the plan of the last round is carried out.
@@ -84,6 +84,7 @@ class RoundReports:
             deferred: pods whose turn to be planned comes later, each with its policy.
         """
         policies, uids = planning_input.policies, planning_input.uids
+        planned = {entry.policy for entry in request.pending}
         placed, unplaced = [0] * len(policies), [0] * len(policies)
         for index in (placement.pod for placement in reply.placements) if reply is not None else ():
             placed[request.pending[index].policy] += 1
@@ -121,7 +122,7 @@ class RoundReports:
                     continue  # the built-in default, or an object that was deleted during the round
                 if place in sentences:
                     self.contradictions[uid] = (policy, sentences[place])
-                if placed[place] or unplaced[place]:
+                if place in planned:
                     self.reports[uid] = RoundReport(
                         request.number,
                         request.now,
