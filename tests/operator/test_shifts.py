@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.checks import LedgerChecks
 from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_operator.reservations.events import PricesPlanned
 from thalweg_operator.reservations.ledger.backoff import node_rejected
@@ -19,11 +20,14 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
 
 from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import Claim, ClaimVolume
 
 RACK = "rack"
 SMALL, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
@@ -292,3 +296,40 @@ def test_affinity_is_worth_a_nomination_among_many_nodes(
     world.make_plan()
     world.deliver(10)
     assert world.ledger.reservations[key].phase is phase
+
+
+VOLUME = msgspec.structs.replace(SMALL, volumes=(ClaimVolume(NAMESPACE, "data"),))
+IN_GANG = {"gang": GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=1))}
+BOUND = Claim(NAMESPACE, "data", volume_name="v", bound=True)
+
+
+def claiming(claim: PodClaim) -> PodClass:
+    """A small pod with a claim to devices."""
+    return msgspec.structs.replace(SMALL, devices=ClaimingPod(NAMESPACE, "p", "u", (claim,)))
+
+
+@pytest.mark.parametrize(
+    ("pod_class", "fields", "claim", "outcome"),
+    [
+        (claiming(PodClaim("gpu", template="t")), IN_GANG, None, "steered"),
+        (claiming(PodClaim("gpu", claim="shared")), IN_GANG, None, "held"),
+        (VOLUME, IN_GANG, BOUND, "steered"),
+        (VOLUME, IN_GANG, msgspec.structs.replace(BOUND, bound=False), "held"),
+        (VOLUME, {}, msgspec.structs.replace(BOUND, bound=False), "steered"),
+    ],
+    ids=["its own devices", "shared devices", "a volume", "a volume to come", "a volume to come of a single pod"],
+)
+def test_who_decides_where_others_go_does_not_shift(
+    pod_class: PodClass, fields: dict[str, Any], claim: Claim | None, outcome: str
+) -> None:
+    """The others of its gang that share a claim may have room beside it on the planned node alone."""
+    world = SteeredCluster()
+    pod = world.pod(pod_class=pod_class, **fields)
+    if claim is not None:
+        world.state.upsert_storage(claim)
+    world.show()
+    assert world.plan_pod(pod.key, "a")
+    world.ledger.change(pod.key, saving=0)
+    current = world.cluster.waiting[pod.key].pod_class
+    world.apply(PricesPlanned(current, "steered", {"a": 0, "b": 1}, 0, 1, [0, 0], 1, world.cluster.generation))
+    assert world.ask(pod.key, ["b"]) == (outcome, ["b"] if outcome == "steered" else [])

@@ -63,6 +63,12 @@ def has_volumes(cluster: Cluster, pod: Pod, node: str) -> bool:
     return all(claim is not None and claim.bound and _is_bound_there(cluster, claim, node) for claim in claims)
 
 
+def are_bound(cluster: Cluster, pod: Pod) -> bool:
+    """Whether all volume claims of a pod are bound, wherever their volumes are."""
+    claims = (claim_of(cluster, *key) for key in _claim_keys(pod))
+    return all(claim is not None and claim.bound for claim in claims)
+
+
 def _claim_keys(pod: Pod) -> Iterable[ClaimKey]:
     return dict.fromkeys(volume.key for volume in pod.pod_class.volumes if isinstance(volume, ClaimVolume))
 

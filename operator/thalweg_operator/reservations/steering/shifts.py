@@ -32,6 +32,7 @@ from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, 
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.steering.state import SteeringState
+from thalweg_operator.reservations.volume_needs import are_bound
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
 _MOST_NODES = 16
@@ -230,7 +231,7 @@ def _shifted(
     cluster, ledger = state.cluster, state.ledger
     prices = state.nominations.prices_for(pod.pod_class, policy.name)
     signature = with_policy_constraints(pod.signature, policy)
-    if prices is None or counted_by_others(state, signature):
+    if prices is None or counted_by_others(state, signature) or _decides_for_others(state.cluster, pod):
         return None
     keys = counting_keys(signature)
     for price, node in _cheapest(state, prices, nodes):
@@ -253,6 +254,16 @@ def _shifted(
         ):
             return Place(node.name, key)
     return None
+
+
+def _decides_for_others(cluster: Cluster, pod: Pod) -> bool:
+    """Whether pods that share a claim with this one may only go where it goes.
+
+    They share devices, which are given with the first pod. Or its gang may share a volume, which is bound with the
+    first pod. The plan has room for all of them where it puts them, and perhaps nowhere else.
+    """
+    devices = pod.pod_class.devices
+    return (devices is not None and devices.may_share) or (pod.gang is not None and not are_bound(cluster, pod))
 
 
 def _more_at_most(prices: PlannedPrices, saving: int) -> int:
