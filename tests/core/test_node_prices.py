@@ -55,6 +55,23 @@ def test_pods_of_gangs_have_prices() -> None:
     assert prices.savings
 
 
+def test_a_gang_that_is_kept_to_one_domain_tells_no_prices() -> None:
+    """They would be taken for those of other pods of its class, and these would be kept to that domain as well."""
+    extender = Policy(name=BUILT_IN.name, delivery=Delivery.EXTENDER)
+    nodes = [node_named(name, labels={"rack": f"r-{name}"}) for name in "ab"]
+    snapshot = snapshot_of(Case(nodes, [], [pod("p", "1"), pod("q", "1")]))
+    first, alone = snapshot.pending
+    pending = msgspec.structs.replace(first, gangs=("g",)), alone
+    for domain, told in (("", [{first.key}, {alone.key}]), ("r-a", [{alone.key}])):
+        gangs = {"g": Gang("g", 1, topology_key="rack", domain=domain)}
+        planned = Round(replace(snapshot, pending=pending, gangs=gangs), {extender.name: extender})
+        while planned.step():
+            pass
+        known = list(planned.node_prices())
+        assert [{priced.key for priced in prices.pods} for prices in known] == told
+        assert all(prices.open.all() for prices in known)
+
+
 def _without_one(commits: tuple[Commit, ...], demand: int, node: int) -> list[Commit]:
     place = next(at for at, each in enumerate(commits) if (each.demand, each.node) == (demand, node))
     fewer = replace(commits[place], count=commits[place].count - 1)

@@ -47,6 +47,8 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
     """Demands of the pods that kube-scheduler binds one by one, the largest number of alike pods first.
 
     Where a preference or a penalty between pods prices them, only those are kept that kube-scheduler may place itself.
+    Pods that something keeps to some of the nodes of their class, as a gang that is bound in part, are left out: the
+    prices would be taken for those of all pods of the class.
 
     Args:
         bound: also those of pods that we bind.
@@ -57,6 +59,7 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
         if demand.policy.delivery.acts
         and (bound or demand.policy.delivery.through_kube_scheduler)
         and (_is_placed_by_price(demand) or demand.policy.steering is Steering.PREFER)
+        and not _is_kept_to_some(demand)
     ]
     return sorted(kept, key=lambda demand: -demand.count)
 
@@ -84,6 +87,11 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
         nodes = np.array(sorted(planned.get(positions[id(unpriced)], ())), dtype=np.int64)
         savings = dict(zip(nodes.tolist(), _savings(demand, capacity, nodes).tolist(), strict=True))
         yield NodePrices(demand.group.pods, prices, fits, savings, tolerance)
+
+
+def _is_kept_to_some(demand: Demand) -> bool:
+    """Whether pods of a demand may not use all nodes that its class may use."""
+    return demand.kept_to is not None and bool((demand.compared & ~demand.kept_to).any())
 
 
 def _is_placed_by_price(demand: Demand) -> bool:

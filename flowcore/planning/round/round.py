@@ -409,10 +409,7 @@ class Round:
         return replace(result, after=replace(result.after, queues=with_plan(queues, placed, gone)))
 
     def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
-        """What nodes cost one more pod after the plan, for pods that kube-scheduler binds and, ``bound``, that we bind.
-
-        Pods of gangs have no prices.
-        """
+        """What nodes cost one more pod after the plan: one that kube-scheduler binds or, ``bound``, that we bind."""
         demands = priced_demands(self._problem, bound=bound)
         if demands:
             candidate, _ = self._best_candidate()
