@@ -225,6 +225,18 @@ def test_the_highest_priority_has_every_second_turn() -> None:
     assert world.planned["ns/urgent"] >= 10
 
 
+def test_of_lots_of_one_round_the_highest_priority_is_first() -> None:
+    """Nodes come for lots that one round planned in vain, and a round has time for a part: low ones do not get them."""
+    world = SimulatedRounds(lambda _pod: 0.02, lambda _pod: False)
+    pods = [made(f"p{at:02}", "mallory", at, priority=int(at % 3 == 0)) for at in range(30)]
+    world.add(pods)
+    world.round()
+    world.generation += 1
+    chosen = {pod.uid for pod in world.choose().pods}
+    assert chosen >= {pod.uid for pod in pods if pod.pod_class.priority}
+    assert len(chosen) < len(pods)
+
+
 def test_one_long_round_does_not_bind_a_namespace_for_long() -> None:
     """A round may be long once, for caches that are cold: what is measured then counts until it is measured again."""
     slow = [True]

@@ -12,7 +12,7 @@ were planned in vain are not planned again beside each new pod, but later in sma
 
 A lot is what is planned together: the pods of one namespace that are equal for the planner, or a gang with its group.
 Of a namespace's lots every second turn begins with those of the highest priority, and every other one with those that
-were planned the longest time ago. So each lot has its turn.
+were planned the longest time ago, of those of one round with the highest priority. So each lot has its turn.
 
 Pure: the caller passes the time (of a monotonic clock) and what each round took.
 """
@@ -339,7 +339,8 @@ class NamespaceTurns:
 
     def _in_order(self, lots: Sequence[_Lot]) -> list[_Lot]:
         """``lots``: of one namespace, all new or none."""
-        by_age = sorted(lots, key=lambda lot: lot.planned)
+        # Lots of one round are equally old: what helps all of them helps the highest priority first.
+        by_age = sorted(lots, key=lambda lot: (lot.planned, 0 if lot.is_new else -lot.priority))
         return by_age if self._is_by_age(by_age[0]) else sorted(by_age, key=lambda lot: -lot.priority)
 
     def _is_by_age(self, lot: _Lot) -> bool:
