@@ -182,13 +182,47 @@ def test_what_a_plan_may_lose_a_place_by(waiting: str) -> None:
     assert world.ask(f"{NAMESPACE}/q", NAMES)[0] == FilterOutcome.STEERED
 
 
+@pytest.mark.parametrize("waiting", COMES_FIRST)
+def test_what_came_since_the_plan_was_asked_for(waiting: str) -> None:
+    """The next plan is for it, and may lose a place likewise: until that plan is made."""
+    world = world_of({"pod_class": LARGE})
+    for number, fields in enumerate(COMES_FIRST[waiting]):
+        create(world, f"n{number}", **fields)
+    assert first_question(world) == (FilterOutcome.HELD, [])
+    world.deliver(10)
+    for name, labels, outcome in (("q", LABELS, FilterOutcome.HELD), ("r", (), FilterOutcome.STEERED)):
+        create(world, name, labels=labels)
+        world.show()
+        assert world.ask(f"{NAMESPACE}/{name}", NAMES)[0] == outcome
+        world.make_plan()
+        world.deliver(10)
+    assert world.ledger.reservations.keys() >= {f"{NAMESPACE}/n{number}" for number in range(len(COMES_FIRST[waiting]))}
+
+
+def test_who_has_its_place_waits_for_no_plan() -> None:
+    """A pod of a higher priority that got a place by the last prices stands in nobody's way."""
+    world = world_of({"pod_class": LARGE})
+    urgent = msgspec.structs.replace(CLASS, priority=1)
+    price(world, 0, 0, 0)
+    positions = {name: at for at, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(urgent, STEERED.name, positions, 0, 1, (0, 0, 0), 1, world.cluster.generation))
+    create(world, "urgent", pod_class=urgent)
+    world.show()
+    world.answers_late = True
+    assert first_question(world)[0] == FilterOutcome.HELD
+    assert world.ask(f"{NAMESPACE}/urgent", NAMES)[0] == FilterOutcome.STEERED
+    create(world, "q")
+    world.show()
+    assert world.ask(f"{NAMESPACE}/q", NAMES)[0] == FilterOutcome.STEERED
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["a plan under way", "between two plans"])
 def test_room_that_is_kept_for_a_gang(*, ended: bool) -> None:
     """The operator does not know which room that is."""
     world = world_of()
-    world.apply(PlanAsked([], keeps_room=True))
+    world.apply(PlanAsked([], keeps_room=not ended))
     if ended:
-        world.apply(PlanMade(99, world.cluster.generation, ()))
+        world.apply(PlanMade(99, world.cluster.generation, (), keeps_room=True))
     create(world, "other", pod_class=LARGE)
     assert first_question(world)[0] == FilterOutcome.HELD
 
@@ -304,3 +338,5 @@ async def test_a_round_says_which_pods_it_plans() -> None:
     told = [each for each in events if isinstance(each, PlanAsked) and each.pods]
     named = [([(pod.name, policy.name) for pod, policy in each.pods], each.keeps_room) for each in told]
     assert named == [([("p", "steered")], False), ([("q", "own")], True)]
+    made = [each.keeps_room for each in events if isinstance(each, PlanMade) and each.last]
+    assert made == [False, True]

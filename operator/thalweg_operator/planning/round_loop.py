@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from flowcore.model.backfill_history import BackfillRecord
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from thalweg_operator.api.backoff import Backoff
@@ -80,6 +81,11 @@ class RoundObserver(Protocol):
 
     def round_planned(self, request: RoundRequest, pods: Sequence[Pod], reply: RoundReply) -> None:
         """The plan of a round was delivered; ``pods``: the pods of ``request.pending``, in this order."""
+
+
+def _keep_room(records: Iterable[BackfillRecord]) -> bool:
+    """Whether room is kept for a gang."""
+    return any(each.deadline is not None for each in records)
 
 
 async def _no_bindings() -> None:
@@ -307,7 +313,7 @@ class RoundLoop:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
         self._round_started = now
         # A gang that room is kept for is planned with all others: new pods would take the room.
-        holds = any(each.deadline is not None for each in self._builder.backfill_records)
+        holds = _keep_room(self._builder.backfill_records)
         if now >= self._due_at:
             self._helped_by_time, self._due_before = self._helped_by_time + 1, now
         self._holding_rounds += holds
@@ -440,9 +446,17 @@ class RoundLoop:
             first = False
         for prices in self._prices.read(request, reply, pods):
             apply(prices)
-        rest = independent_evictions(reply)
         apply(
-            PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)
+            PlanMade(
+                request.number,
+                reply.generation,
+                (),
+                reply.atomic_groups,
+                first=first,
+                last=True,
+                evictions=independent_evictions(reply),
+                keeps_room=_keep_room(reply.backfill_history.records),
+            )
         )
         conditions = [
             condition_reason(code, more_nodes_help=curable)

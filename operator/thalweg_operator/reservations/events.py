@@ -137,6 +137,7 @@ class PlanMade(_Event, frozen=True, gc=False):
         atomic_groups: names of those of the whole plan.
         first, last: whether the plan begins with this part, and ends with it.
         evictions: running pods that leave though no placement waits for their room.
+        keeps_room: whether the plan keeps room for a gang.
     """
 
     number: int
@@ -146,6 +147,7 @@ class PlanMade(_Event, frozen=True, gc=False):
     first: bool = True
     last: bool = True
     evictions: Sequence[PlanEviction] = ()
+    keeps_room: bool = False
 
 
 class UnplacedPod(msgspec.Struct, frozen=True, gc=False):

@@ -55,12 +55,15 @@ def is_new(ledger: Ledger, pod: Pod) -> bool:
 
 def pod_came(state: SteeringState, pod: Pod) -> bool:
     """Takes a new waiting pod. Returns whether it needs no round: it has a place, or kube-scheduler is to ask first."""
+    records, policy = state.nominations, state.policy_of(pod)
+    if policy is None:
+        return False
+    delivery = delivery_of(policy)
+    if delivery.owner is not None and not delivery.blocked(pod) and pod.key not in state.ledger.reservations:
+        records.under_way.add(pod, policy)
     if not _is_alone(state, pod):
         return False
-    policy = state.policy_of(pod)
-    assert policy is not None  # noqa: S101 - else it would not be alone
-    records = state.nominations
-    if not delivery_of(policy).steered:
+    if not delivery.steered:
         return _bind(state, pod, policy)
     if _prices(state, pod, policy) is None:
         return False
@@ -118,6 +121,7 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
         return False
     # A plan that is being made does not know of it.
     ledger.drift.pods.change(pod.signature, node, 1)
+    state.nominations.under_way.drop(pod.key)
     state.nominations.lone_at = state.now
     state.effects.append(CountPlacement("priced"))
     return True

@@ -23,3 +23,4 @@ class SteeringState(LedgerState):
         self.ledger.forget_waiting(key)
         self.nominations.unseen_wakes.pop(key, None)
         self.nominations.unasked.pop(key, None)
+        self.nominations.under_way.drop(key)

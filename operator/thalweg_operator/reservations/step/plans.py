@@ -75,7 +75,7 @@ def plan_made(state: State, event: PlanMade) -> None:
             for key in sorted(members):
                 victims.give_up(state, ledger.reservations[key])
         nomination_plans.add_plan(state, plan.nominations)
-        state.nominations.planned()
+        state.nominations.planned(keeps_room=event.keeps_room)
     awaiting, plan.awaiting = plan.awaiting, []
     victims.go_on(state, awaiting)
     if event.evictions:

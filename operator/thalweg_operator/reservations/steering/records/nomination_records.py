@@ -39,7 +39,7 @@ class NominationRecords:
         lone_at: when a pod last got a place without a round.
         unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
-        under_way: the plan that is being made, or was made last.
+        under_way: the plan that is being made, or is made next.
         started: cluster and policies are known.
         begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
         begun_until: how long answers to kube-scheduler wait for that plan.
@@ -131,10 +131,14 @@ class NominationRecords:
         """By what equal pods may take the place of a pod; None: none does."""
         return self.places.place_key(key) or self.announced.place_key(key)
 
-    def planned(self) -> None:
-        """A plan was carried out: nobody waits for the first one any more."""
+    def planned(self, *, keeps_room: bool) -> None:
+        """A plan was carried out: nobody waits for the first one any more. The next one is for who came meanwhile.
+
+        Args:
+            keeps_room: whether it keeps room for a gang.
+        """
         self.begun, self.begun_until = frozenset(), NEVER
-        self.under_way = PlanUnderWay(keeps_room=self.under_way.keeps_room)
+        self.under_way = PlanUnderWay(self.under_way.came.values(), keeps_room=keeps_room)
 
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""

@@ -1,8 +1,9 @@
-"""The pods that a plan is being made for: which pods without a plan must not get a place before them."""
+"""The pods that a plan is being made for, or that the next one is for: no others may get a place before them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
 from flowcore.model.pods import Pod
@@ -12,27 +13,47 @@ from thalweg_operator.reservations.steering.records.counted_pods import CountedP
 
 
 class PlanUnderWay:
-    """The pods of a plan that is being made. They are looked at when it is first asked about them.
+    """The pods of a plan that is being made, and those that came since. They are looked at when it is first asked.
 
     Attributes:
         keeps_room: whether it keeps room for a gang.
+        came: pods that came since the plan was asked for, each with its policy, by key. The next plan is for them.
     """
 
-    def __init__(self, pods: Sequence[tuple[Pod, Policy]] = (), *, keeps_room: bool = False) -> None:
+    def __init__(self, pods: Iterable[tuple[Pod, Policy]] = (), *, keeps_room: bool = False) -> None:
         """A plan that was asked for.
 
         Args:
-            pods: that it is to place, each with its policy; none: it was carried out.
+            pods: that it is to place, each with its policy.
             keeps_room: see the class.
         """
-        self._pods, self.keeps_room = pods, keeps_room
+        self.keeps_room = keeps_room
+        self.came: dict[str, tuple[Pod, Policy]] = {}
+        self._to_look_at = {pod.key: (pod, policy) for pod, policy in pods}
+        #: Of each pod that was looked at its priority, and whether it is placed with others or not at all.
+        self._known: dict[str, tuple[int, bool]] = {}
+        #: How many of them have each priority, and how many that are placed with others or not at all.
+        self._priorities, self._in_groups = Counter[int](), Counter[int]()
         self._counted = CountedPods()
-        #: The highest priority of any pod, and of a pod that is placed with others or not at all; None: there is none.
-        self._highest: int | None = None
-        self._highest_in_groups: int | None = None
+
+    def add(self, pod: Pod, policy: Policy) -> None:
+        """A pod began to wait."""
+        self.drop(pod.key)
+        self.came[pod.key] = self._to_look_at[pod.key] = pod, policy
+
+    def drop(self, key: str) -> None:
+        """A pod waits for no plan any more. Its rules still count."""
+        self.came.pop(key, None)
+        self._to_look_at.pop(key, None)
+        priority, in_group = self._known.pop(key, (None, False))
+        if priority is not None:
+            for counted in (self._priorities, self._in_groups) if in_group else (self._priorities,):
+                counted[priority] -= 1
+                if not counted[priority]:
+                    del counted[priority]
 
     def comes_before(self, pod: Pod, namespaces: Mapping[str, Labels], was_in_vain: Callable[[Pod], bool]) -> bool:
-        """Whether the plan may lose a place by it that a pod gets one first.
+        """Whether the plan, or the next one, may lose a place by it that a pod gets one first.
 
         It loses none to a pod without rules of no lower priority that no rule of the plan speaks of, but for the last
         room on a node. That must not break a gang. A gang that no node was found for before loses nothing.
@@ -42,28 +63,28 @@ class PlanUnderWay:
             namespaces: labels of the namespaces.
             was_in_vain: whether an earlier plan had no node for a pod.
         """
-        if not self._counted.known:
-            self._look(was_in_vain)
+        self._look(was_in_vain)
         priority = pod.pod_class.priority
         return (
             self.keeps_room
-            or (self._highest is not None and self._highest > priority)
-            or (self._highest_in_groups is not None and self._highest_in_groups >= priority)
+            or max(self._priorities, default=priority) > priority
+            or any(of_group >= priority for of_group in self._in_groups)
             or self._counted.by_others(pod.signature, namespaces)
         )
 
     def _look(self, was_in_vain: Callable[[Pod], bool]) -> None:
-        priorities = [pod.pod_class.priority for pod, _ in self._pods]
-        in_groups = [
-            pod.pod_class.priority
-            for pod, policy in self._pods
-            if (pod.gang is not None or all_or_none(pod.labels, policy)) and not was_in_vain(pod)
-        ]
-        self._highest, self._highest_in_groups = max(priorities, default=None), max(in_groups, default=None)
+        pods, self._to_look_at = self._to_look_at, {}
+        for key, (pod, policy) in pods.items():
+            priority = pod.pod_class.priority
+            in_group = (pod.gang is not None or all_or_none(pod.labels, policy)) and not was_in_vain(pod)
+            self._known[key] = priority, in_group
+            self._priorities[priority] += 1
+            if in_group:
+                self._in_groups[priority] += 1
         self._counted.learn(
             (
                 with_policy_constraints(pod.signature, policy)
-                for pod, policy in self._pods
+                for pod, policy in pods.values()
                 if pod.constraints is not None or policy.constraints
             ),
             apart=True,
