@@ -2,7 +2,9 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,9 @@ def test_a_gang_that_could_run(tmp_path: Path) -> None:
     gangs = finding(audit, "WaitingGangs")
     assert (gangs["now"], gangs["atLeast"], gangs["atMost"]) == (1, 1, 1)
     assert verified(tmp_path, audit, dump) == 0
+    lines = thalweg("audit", "-f", dump).stdout.splitlines()
+    assert sum("place default/train-0 on" in line for line in lines) == 1
+    assert "  the plan of WaitingPods" in lines
     audit = audit_of(dump, [node("n1"), running("a", "n1"), *pods])
     assert finding(audit, "WaitingGangs")["atMost"] == 0
 
@@ -412,6 +417,25 @@ def test_the_text_for_people(tmp_path: Path) -> None:
     assert "the findings are WaitingPods, WaitingGangs" in refused.stderr
 
 
+def test_limits_of_stranded_room(tmp_path: Path) -> None:
+    """Each resource has its own. Of two nodes with 10Gi free one could be whole; memory is told as people write it."""
+    pods = [running(f"r{at}", f"n{at}", "1") for at in range(2)] + [pod("whole", "1")]
+    for each, memory in zip(pods, ("6Gi", "6Gi", "16Gi"), strict=True):
+        each["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    dump = tmp_path / "now.json"
+    dump.write_text(json.dumps(as_list([node("n0"), node("n1"), *pods])))
+    done = thalweg("audit", "-f", dump, "--fail-above", "StrandedRoom/memory=0")
+    rows = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
+    assert rows["StrandedRoom/memory"] == ["20Gi", "16Gi", "16Gi"]
+    assert (done.returncode, done.stderr) == (1, "Above the limit: StrandedRoom/memory 16Gi, limit 0\n")
+    for limits in ("StrandedRoom/nvidia.com/gpu=0", f"StrandedRoom={2**34}"):
+        assert thalweg("audit", "-f", dump, "--fail-above", limits).returncode == 0
+    for limits in ("StrandedRoom/=0", "WaitingPods/memory=0", "StrandedRoom/memory=1Gi"):
+        refused = thalweg("audit", "-f", dump, "--fail-above", limits)
+        assert refused.returncode == 2
+        assert f'--fail-above "{limits}": expected FINDING=COUNT' in refused.stderr
+
+
 def test_no_move_where_none_is_allowed(tmp_path: Path) -> None:
     """`--moves 0` counts what has room now."""
     dump = tmp_path / "now.json"
@@ -424,7 +448,12 @@ def test_no_move_where_none_is_allowed(tmp_path: Path) -> None:
 def test_the_page_for_a_browser(tmp_path: Path) -> None:
     """One file: no script, nothing from elsewhere, a picture for each finding, light and dark; names are escaped."""
     dump, page = tmp_path / "now.json", tmp_path / "audit.html"
-    dump.write_text(json.dumps(as_list(small())))
+    evil = "<script>alert(1)</script>"
+    objects = small()
+    for each in objects:
+        if each["kind"] == "Pod":
+            each["spec"]["schedulerName"] = evil
+    dump.write_text(json.dumps(as_list(objects)))
     done = thalweg("audit", "-f", dump, "--html", page)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
@@ -434,6 +463,13 @@ def test_the_page_for_a_browser(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "http" not in text
     assert 'aria-label="now 4: at least 2 by a plan, at most 2"' in text
+    (closed,) = re.findall(r"<section><h2>Who closed the room, and when</h2>.*?</section>", text, re.DOTALL)
+    assert "The room of 1 pod is free" in closed
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", closed)
+    owner = escape(evil)
+    assert cells[:5] == [owner, "default", "Fragmentation", "1", "default/a on n1, 2h ago"]
+    placed = ["default/a", owner, "2026-11-01T10:00:00Z", "n1", "n2"]
+    assert cells[5:] == [*placed, "Fragmentation", "1", "default/second"]
     refused = thalweg("audit", "-f", dump, "--html", tmp_path / "absent" / "audit.html")
     assert refused.returncode == 2
     assert "No such file or directory" in refused.stderr

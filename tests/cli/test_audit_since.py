@@ -26,7 +26,10 @@ def record(hours_ago: int, least: int) -> RegretRecord:
         to="n2",
         placed=NOON - 3600 * hours_ago - 60,
     )
-    figures = (RegretFigure("WaitingPods", "", 20, least, 2 * least), RegretFigure("StrandedRoom", "memory", 9, 0, 1))
+    figures = (
+        RegretFigure("WaitingPods", "", 20, least, 2 * least),
+        RegretFigure("StrandedRoom", "memory", 2**40, 0, 2**32),
+    )
     return RegretRecord(NOON - 3600 * hours_ago, figures, 0, (closed,))
 
 
@@ -48,7 +51,7 @@ def test_audits_of_a_time(state: Path) -> None:
     assert lines[0] == "2 audits from 2026-11-01T09:00:00Z to 2026-11-01T11:00:00Z"
     rows = [line.split() for line in lines]
     assert ["WaitingPods", "4", "2", "4", "8"] in rows
-    assert ["StrandedRoom", "memory", "0", "0", "0", "1"] in rows
+    assert ["StrandedRoom/memory", "0", "0", "0", "4Gi"] in rows
     assert ["default-scheduler", "shop", "Fragmentation", "6", "shop/p1", "on", "n1,", "1m", "ago"] in rows
     answer = json.loads(thalweg("audit", "-f", state, "--since", "7d", "-o", "json").stdout)
     assert answer["lines"][0]["atLeast"] == [9, 2, 4]

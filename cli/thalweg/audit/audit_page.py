@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Final
 
 from flowcore.questions.audit.answer_audit import AuditAnswer
 from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
+from flowcore.questions.scenario.reading.moment import moment_text, seconds_of
+from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
+from thalweg.audit.figure_texts import figure_texts
 from thalweg.questions.status import age
 from thalweg.terminal.tables import counted
 
-#: Steps of a plan that are listed; ``-o json`` has all.
-_MAX_STEPS: Final = 500
+#: Rows of a table; ``-o json`` has all.
+_MAX_ROWS: Final = 500
+_STEPS_HEAD: Final = ("", "step", "pod", "from", "to", "price", "lost work")
+_CLOSED_HEAD: Final = ("placed", "by", "when", "on", "in the plan", "reason", "pods that wait", "such as")
+_NOT_JUDGED_HEAD: Final = ("pod", "reason")
 _WIDTH: Final = 640
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5d6675; --line: #d8dce3; --paper: #ffffff;
@@ -45,17 +51,18 @@ def _page(answer: AuditAnswer) -> Iterator[str]:
     yield f'<p class="soft">{counted(answer.nodes, "node")}, {counted(answer.running, "running pod")}{moment}</p>'
     for finding in answer.findings:
         yield from _finding(finding, answer.plans.get(finding.plan, []))
+    yield from _closed(answer)
     yield from _rest(answer)
     yield "</body></html>"
 
 
 def _finding(finding: AuditFinding, steps: Sequence[WitnessStep]) -> Iterator[str]:
-    name = f"{finding.kind} {finding.resource}".strip()
-    yield f"<section><h2>{escape(name)}</h2><p>{escape(finding.sentence)}.</p>"
+    yield f"<section><h2>{escape(finding.name)}</h2><p>{escape(finding.sentence)}.</p>"
     if finding.now:
         yield _bar(finding)
     if steps:
-        yield f"<details><summary>The plan: {counted(len(steps), 'step')}</summary>{_table(steps)}</details>"
+        rows = [_step(number, step) for number, step in enumerate(steps, start=1)]
+        yield _folded(f"The plan: {counted(len(steps), 'step')}", _table(_STEPS_HEAD, rows, numbers=(0, 5)))
     yield "</section>"
 
 
@@ -68,36 +75,69 @@ def _bar(finding: AuditFinding) -> str:
     for kind, end in zip(("least", "maybe", "rest"), ends, strict=True):
         parts.append(f'<rect class="{kind}" x="{start}" y="0" width="{end - start}" height="24"/>')
         start = end
-    caption = f"now {finding.now:,}: at least {finding.at_least:,} by a plan, at most {finding.at_most:,}"
+    figures = figure_texts(finding.resource, (finding.now, finding.at_least, finding.at_most))
+    caption = "now {}: at least {} by a plan, at most {}".format(*figures)
     return (
         f'<figure><svg viewBox="0 0 {_WIDTH} 24" width="{_WIDTH}" height="24" role="img" aria-label="{caption}">'
         f"{''.join(parts)}</svg><figcaption>{caption}</figcaption></figure>"
     )
 
 
-def _table(steps: Sequence[WitnessStep]) -> str:
-    head = "<tr><th></th><th>step</th><th>pod</th><th>from</th><th>to</th><th>price</th><th>lost work</th></tr>"
-    rows = [_row(number, step) for number, step in enumerate(steps[:_MAX_STEPS], start=1)]
-    more = f"<p>... and {len(steps) - _MAX_STEPS:,} more; -o json has them all</p>" if len(steps) > _MAX_STEPS else ""
-    return f"<table>{head}{''.join(rows)}</table>{more}"
-
-
-def _row(number: int, step: WitnessStep) -> str:
+def _step(number: int, step: WitnessStep) -> tuple[str, ...]:
     leaves = step.action is not StepAction.PLACE
     price, lost = (f"{step.price:,}", age(step.lost_seconds)) if leaves else ("", "")
-    cells = (step.action.lower(), step.pod, step.from_node, step.node)
-    texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f'<tr><td class="number">{number}</td>{texts}<td class="number">{price}</td><td>{lost}</td></tr>'
+    return str(number), step.action.lower(), step.pod, step.from_node, step.node, price, lost
+
+
+def _closed(answer: AuditAnswer) -> Iterator[str]:
+    """Whose placements closed the rooms of pods that the plans run, and when."""
+    if not answer.closed:
+        return
+    closed = [room for room in answer.closed if room.pod]
+    yield "<section><h2>Who closed the room, and when</h2>"
+    if free := sum(room.pods for room in answer.closed if not room.pod):
+        yield f"<p>The room of {counted(free, 'pod')} is free: no placement closed it.</p>"
+    if closed:
+        owners = closed_table(closed, seconds_of(answer.now), most=_MAX_ROWS)
+        rows = [
+            (room.pod, room.scheduler, moment_text(room.placed), room.node, room.to or "waits", room.reason,
+             f"{room.pods:,}", room.waiting)
+            for room in closed
+        ]  # fmt: skip
+        yield _table([title.lower() for title in CLOSED_HEAD], owners, numbers=(3,))
+        yield _folded(counted(len(closed), "room"), _table(_CLOSED_HEAD, rows, numbers=(6,)))
+    yield "</section>"
 
 
 def _rest(answer: AuditAnswer) -> Iterator[str]:
-    if answer.unknown:
-        sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in answer.unknown)
-        yield f"<h2>Not known</h2><ul>{sentences}</ul>"
+    for title, sentences in (("Not known", answer.unknown), ("What may change the answer", answer.warnings)):
+        if sentences:
+            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+            yield f"<h2>{title}</h2><ul>{items}</ul>"
     if answer.not_judged:
-        rows = "".join(
-            f"<tr><td>{escape(each.pod)}</td><td>{escape(each.reason)}</td></tr>"
-            for each in answer.not_judged[:_MAX_STEPS]
-        )
-        pods = counted(len(answer.not_judged), "waiting pod")
-        yield f"<h2>Not judged</h2><details><summary>{pods}</summary><table>{rows}</table></details>"
+        rows = [(waiting.pod, waiting.reason) for waiting in answer.not_judged]
+        said = counted(len(answer.not_judged), "waiting pod")
+        yield f"<h2>Not judged</h2>{_folded(said, _table(_NOT_JUDGED_HEAD, rows))}"
+
+
+def _folded(said: str, table: str) -> str:
+    return f"<details><summary>{said}</summary>{table}</details>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> str:
+    """A table of texts.
+
+    Args:
+        numbers: places of the columns that stand on the right.
+    """
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    lines = "".join(
+        f"<tr>{''.join(_cell(text, number=place in numbers) for place, text in enumerate(row))}</tr>"
+        for row in rows[:_MAX_ROWS]
+    )
+    more = f"<p>... and {len(rows) - _MAX_ROWS:,} more; -o json has them all</p>" if len(rows) > _MAX_ROWS else ""
+    return f"<table><tr>{titles}</tr>{lines}</table>{more}"
+
+
+def _cell(text: str, *, number: bool) -> str:
+    return f'<td class="number">{escape(text)}</td>' if number else f"<td>{escape(text)}</td>"

@@ -10,16 +10,17 @@ from flowcore.model.regret import ClosedRoom
 from thalweg.questions.status import age
 
 CLOSED_HEAD: Final = ("ROOM CLOSED BY", "NAMESPACE", "REASON", "PODS", "LAST")
-#: Rows; ``-o json`` has all rooms.
+#: Rows on a screen; ``-o json`` has all rooms.
 _MOST: Final = 5
 
 
-def closed_table(rooms: Sequence[ClosedRoom], now: float) -> list[tuple[str, ...]]:
+def closed_table(rooms: Sequence[ClosedRoom], now: float, most: int = _MOST) -> list[tuple[str, ...]]:
     """A row for each scheduler, namespace and reason, those for whose placements most pods wait first.
 
     Args:
         rooms: those that were closed last first.
         now: of the cluster, in seconds since the epoch.
+        most: rows at most.
     """
     pods, last = Counter[tuple[str, str, str]](), dict[tuple[str, str, str], ClosedRoom]()
     for room in rooms:
@@ -27,7 +28,10 @@ def closed_table(rooms: Sequence[ClosedRoom], now: float) -> list[tuple[str, ...
             key = room.scheduler, room.namespace, room.reason
             pods[key] += room.pods
             last.setdefault(key, room)
-    return [
-        (*key, f"{count:,}", f"{last[key].pod} on {last[key].node}, {age(max(0.0, now - last[key].placed))} ago")
-        for key, count in pods.most_common(_MOST)
-    ]
+    return [(*key, f"{count:,}", _where_and_when(last[key], now)) for key, count in pods.most_common(most)]
+
+
+def _where_and_when(room: ClosedRoom, now: float) -> str:
+    """A dump that was written by hand may not say when a pod was placed."""
+    ago = f", {age(max(0.0, now - room.placed))} ago" if room.placed else ""
+    return f"{room.pod} on {room.node}{ago}"

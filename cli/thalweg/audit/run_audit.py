@@ -16,6 +16,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import seconds_of
 from thalweg.audit.audit_page import audit_page
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
+from thalweg.audit.figure_texts import figure_texts
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
@@ -25,26 +26,28 @@ from thalweg.terminal.tables import counted, print_table, stdout_console
 _MAX_STEPS: Final = 5
 
 
-def limits_of(texts: Iterable[str]) -> dict[FindingKind, int]:
-    """Limits as the command line has them: ``WaitingPods=0``.
+def limits_of(texts: Iterable[str]) -> dict[str, int]:
+    """Limits by findings, as the command line has them: ``WaitingPods=0``, ``StrandedRoom/memory=0``.
 
     Raises:
         click.UsageError: one of them is none.
     """
-    limits = dict[FindingKind, int]()
+    limits = dict[str, int]()
     for text in texts:
-        name, _, count = text.partition("=")
-        if name not in list(FindingKind) or not count.isdecimal():
-            kinds = ", ".join(FindingKind)
+        name, _, count = text.rpartition("=")
+        kind, slash, resource = name.partition("/")
+        known = kind in list(FindingKind) and (not slash or (resource and kind == FindingKind.STRANDED_ROOM))
+        if not known or not count.isdecimal():
             raise click.UsageError(
-                f'--fail-above "{text}": expected FINDING=COUNT, such as WaitingPods=0; the findings are {kinds}'
+                f'--fail-above "{text}": expected FINDING=COUNT, such as WaitingPods=0 or StrandedRoom/memory=0; '
+                f"the findings are {', '.join(FindingKind)}"
             )
-        limits[FindingKind(name)] = int(count)
+        limits[name] = int(count)
     return limits
 
 
 def run_audit(
-    source: SourceOptions, asked: AuditQuery, limits: Mapping[FindingKind, int], output: str, page: Path | None
+    source: SourceOptions, asked: AuditQuery, limits: Mapping[str, int], output: str, page: Path | None
 ) -> None:
     """Audits and prints; exit code 1 where a finding is above its limit.
 
@@ -75,12 +78,13 @@ def _write(page: Path, answers: Iterable[AuditAnswer]) -> None:
         sys.exit(2)
 
 
-def above_limits(answer: AuditAnswer, limits: Mapping[FindingKind, int]) -> Iterator[str]:
+def above_limits(answer: AuditAnswer, limits: Mapping[str, int]) -> Iterator[str]:
     """Sentences about findings by more than their limit."""
     for finding in answer.findings:
-        limit = limits.get(finding.kind)
+        limit = limits.get(finding.name, limits.get(finding.kind))
         if limit is not None and finding.at_least > limit:
-            yield f"{finding.kind} {finding.at_least:,}, limit {limit:,}"
+            least, most = figure_texts(finding.resource, (finding.at_least, limit))
+            yield f"{finding.name} {least}, limit {most}"
 
 
 def show(answer: AuditAnswer) -> None:
@@ -88,13 +92,13 @@ def show(answer: AuditAnswer) -> None:
     console = stdout_console()
     console.print(f"{counted(answer.nodes, 'node')}, {counted(answer.running, 'running pod')}\n", markup=False)
     rows = [
-        (_name(finding), f"{finding.now:,}", f"{finding.at_least:,}", f"{finding.at_most:,}")
+        (finding.name, *figure_texts(finding.resource, (finding.now, finding.at_least, finding.at_most)))
         for finding in answer.findings
     ]
     print_table(console, ("FINDING", "NOW", "AT LEAST", "AT MOST"), rows)
-    for finding in answer.findings:
+    for finding, lines in _with_plans(answer):
         console.print(f"\n{finding.sentence[:1].upper()}{finding.sentence[1:]}.", markup=False)
-        for line in _steps(answer.plans.get(finding.plan, [])):
+        for line in lines:
             console.print(f"  {line}", markup=False)
     if closed := closed_table(answer.closed, seconds_of(answer.now)):
         console.print()
@@ -109,8 +113,14 @@ def show(answer: AuditAnswer) -> None:
         console.print(f"Not judged: {pods}, such as {first.pod}: {first.reason}", markup=False)
 
 
-def _name(finding: AuditFinding) -> str:
-    return f"{finding.kind} {finding.resource}".rstrip()
+def _with_plans(answer: AuditAnswer) -> Iterator[tuple[AuditFinding, list[str]]]:
+    """The findings and lines about their plans. A plan that two findings have is printed once."""
+    first_of = dict[tuple[WitnessStep, ...], str]()
+    for finding in answer.findings:
+        steps = tuple(answer.plans.get(finding.plan, ()))
+        first = first_of.setdefault(steps, finding.name)
+        lines = [*_steps(steps)] if first == finding.name else [f"the plan of {first}"]
+        yield finding, lines if steps else []
 
 
 def _steps(steps: Sequence[WitnessStep]) -> Iterator[str]:

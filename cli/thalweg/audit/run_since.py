@@ -9,6 +9,7 @@ from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import moment_text
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
+from thalweg.audit.figure_texts import figure_texts
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import counted, print_table, stdout_console
@@ -47,4 +48,5 @@ def _line(line: RegretLine) -> tuple[str, ...]:
     """The newest figures, and the least and the most that was avoidable in all these audits."""
     least = [number for number in line.at_least if number is not None]
     shown = (line.at_least[-1], min(least, default=None), max(least, default=None), line.at_most[-1])
-    return f"{line.finding} {line.resource}".rstrip(), *("" if each is None else f"{each:,}" for each in shown)
+    name = "/".join(filter(None, (line.finding, line.resource)))
+    return name, *figure_texts(line.resource, shown)

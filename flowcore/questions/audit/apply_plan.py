@@ -79,7 +79,7 @@ def answer_apply(scenario: Scenario, query: ApplyQuery, context: AnswerContext) 
         ModelError: the audit has no finding of that name.
     """
     audit = answer_audit(scenario, AuditQuery(query.most_moves), context)
-    findings = {"/".join(filter(None, (finding.kind, finding.resource))): finding for finding in audit.findings}
+    findings = {finding.name: finding for finding in audit.findings}
     finding = findings.get(query.plan)
     if finding is None:
         raise ModelError(f"plan {query.plan}", f"the audit has none of that name; it has {', '.join(findings)}")

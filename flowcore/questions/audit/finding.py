@@ -128,3 +128,8 @@ class AuditFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     gangs: list[CountedGang] = []
     resource: str = ""
     like: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its kind, with the resource where it has one: StrandedRoom/memory."""
+        return "/".join(filter(None, (self.kind, self.resource)))
