@@ -71,8 +71,8 @@ class RegretRecord(msgspec.Struct, frozen=True, rename="camel"):
         time: of the cluster that was audited, in seconds since the epoch.
         figures: of its findings.
         open_pods: pods that wait though the plan runs them in room that is free.
-        closed: rooms that placements closed, those that were closed last first. An operator keeps those that the audit
-            before did not tell of.
+        closed: rooms that placements closed, those that were closed last first. An operator keeps each once while its
+            pods wait.
     """
 
     time: float

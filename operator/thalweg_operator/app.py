@@ -198,6 +198,7 @@ class Operator:
             regret,
             settings.audit_interval,
             lambda: self._round_loop.liveness.under_way,
+            cluster.waiting.__contains__,
             self.metrics,
             # Half of the container's limit is the worker's, the view's process has a half of the rest.
             default_memory() // 2,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import chain, count, pairwise, repeat
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from support.cli import node, pod
 from support.scenario_state import NOW, scenario_of
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.observability.audits import auditor as auditor_module
 from thalweg_operator.observability.audits.auditor import Auditor, audit_records
 from thalweg_operator.observability.audits.regret_metrics import RegretMetrics
 
@@ -45,7 +46,14 @@ def cluster(now: float, *, waits: bool) -> Scenario:
 
 
 def auditor_of(metrics: Metrics, lines: Any = lambda _now: iter(()), **more: Any) -> Auditor:
-    options = {"interval": 3600.0, "planning": lambda: False, "memory": 0, "wall_clock": lambda: NOW, **more}
+    options = {
+        "interval": 3600.0,
+        "planning": lambda: False,
+        "waits": lambda _key: True,
+        "memory": 0,
+        "wall_clock": lambda: NOW,
+        **more,
+    }
     return Auditor(lines, metrics=metrics, **options)
 
 
@@ -62,13 +70,20 @@ async def test_an_audit_names_who_closed_the_room() -> None:
 
 
 async def test_a_pod_that_waits_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However old the placement is, and again when the pod waits anew. Counters begin after the first audit."""
-    metrics, records, waits = Metrics(), audit_records(), iter((True, True, False, True))
-    auditor = auditor_of(metrics, records=records)
+    """However old the placement is, and though an audit finds no plan for it: again only when the pod waits anew.
+
+    Counters begin after the first audit.
+    """
+    # Whether the audit names the pod, and whether it waits then.
+    turns = ((True, True), (True, True), (False, True), (True, True), (False, False), (True, True))
+    metrics, records, turn = Metrics(), audit_records(), iter(turns)
+    waits = True
+    auditor = auditor_of(metrics, records=records, waits=lambda _key: waits)
 
     async def record() -> RegretRecord:
-        scenario = cluster(NOW, waits=next(waits))
-        return record_of(answer_audit(scenario, AuditQuery(), AnswerContext(NOW)), NOW)
+        nonlocal waits
+        named, waits = next(turn)
+        return record_of(answer_audit(cluster(NOW, waits=named), AuditQuery(), AnswerContext(NOW)), NOW)
 
     async def closed() -> float | None:
         await auditor.audit()
@@ -76,8 +91,26 @@ async def test_a_pod_that_waits_is_told_of_once(monkeypatch: pytest.MonkeyPatch)
         return regret(metrics, "closed_pods_total", **labels)
 
     monkeypatch.setattr(auditor, "_record", record)
-    assert [await closed() for _ in range(4)] == [None, None, None, 1]
-    assert [len(record.closed) for record in records] == [1, 0, 0, 1]
+    assert [await closed() for _ in turns] == [None, None, None, None, None, 1]
+    assert [len(record.closed) for record in records] == [1, 0, 0, 0, 0, 1]
+
+
+async def test_an_audit_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel ends its process."""
+    monkeypatch.setattr(auditor_module, "_MOST_CPU", 1)
+    header, namespace, *_ = state_of(scenario_of([{"kind": "Namespace", "metadata": {"name": "a"}}]))
+    with capture_logs() as logs:
+        await auditor_of(Metrics(), lambda _now: chain([header], repeat(namespace)), records=audit_records()).audit()
+    assert logs[0]["problem"] == "it took more than 1 CPU seconds"
+
+
+def test_pods_of_others_count_beside_an_operator_that_acts() -> None:
+    """It plans no pods that no policy governs; its audits do."""
+    scenario = cluster(NOW, waits=True)
+    scenario.complete = True
+    record = record_of(answer_audit(scenario, AuditQuery(), AnswerContext(NOW)), NOW)
+    assert [room.pod for room in record.closed] == ["shop/moves"]
+    assert scenario.policies == {}
 
 
 def broken(_now: float) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import CostModel
 from flowcore.model.policies import (
+    OBSERVED,
     DuringExecution,
     Policy,
     PreemptionMode,
@@ -76,8 +77,14 @@ class AuditedCluster:
 
     @cached_property
     def prepared(self) -> PreparedScenario:
-        """What a round reads where nobody is evicted for others."""
-        return prepare_scenario(self.scenario, self.now, _as_audited(self.most_moves))
+        """What a round reads where nobody is evicted for others.
+
+        An operator that acts plans no pods that no policy governs; here they count like others.
+        """
+        scenario = self.scenario
+        if scenario.complete:
+            scenario = replace(scenario, policies={**scenario.policies, OBSERVED.name: OBSERVED})
+        return prepare_scenario(scenario, self.now, _as_audited(self.most_moves))
 
     @cached_property
     def snapshot(self) -> Snapshot:

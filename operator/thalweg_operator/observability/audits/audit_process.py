@@ -20,8 +20,6 @@ from flowcore.questions.scenario.reading.saved import read_state
 from thalweg_cost_models import find_models
 from thalweg_operator.planning.worker.process_limits import limit_memory
 
-#: CPU seconds after which the kernel ends the process.
-MOST_CPU: Final = 300
 #: Everything else on the machine comes first.
 _NICE: Final = 19
 
@@ -30,11 +28,13 @@ def main(arguments: list[str]) -> None:
     """Audits what comes on standard input.
 
     Args:
-        arguments: memory limit in bytes.
+        arguments: limits of memory in bytes and of CPU time in seconds.
     """
-    (memory,) = arguments
-    limit_memory(int(memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU, MOST_CPU))
+    memory, seconds = map(int, arguments)
+    limit_memory(memory)
+    # The first limit ends it by a signal of its own, by which it is told from other ends.
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICE)
     # A library that prints must not disturb the record.
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")

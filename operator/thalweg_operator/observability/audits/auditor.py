@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -30,6 +32,8 @@ _FIRST: Final = 60.0
 _REST: Final = 20
 #: Seconds that an audit may take, on a busy machine.
 _DEADLINE: Final = 900.0
+#: CPU seconds after which the kernel ends its process.
+_MOST_CPU: Final = 300
 #: Lines of the state between two turns of the event loop: less than a millisecond.
 _LINES: Final = 100
 #: Seconds between two looks at whether a round is under way.
@@ -53,6 +57,7 @@ class Auditor:
         records: deque[RegretRecord],
         interval: float,
         planning: Callable[[], bool],
+        waits: Callable[[str], bool],
         metrics: Metrics,
         memory: int,
         wall_clock: Callable[[], float] = time.time,
@@ -64,13 +69,15 @@ class Auditor:
             records: takes the records.
             interval: seconds between two audits.
             planning: whether a round is under way.
+            waits: whether a pod waits, by its key.
             memory: bytes that the process of an audit may use; 0: no limit.
             wall_clock: seconds since the epoch.
         """
-        self._lines, self._records, self._interval, self._planning = lines, records, interval, planning
+        self._lines, self._records, self._interval = lines, records, interval
+        self._planning, self._waits = planning, waits
         self._metrics, self._memory, self._wall_clock = RegretMetrics(metrics), memory, wall_clock
-        #: Keys of pods whose room was closed at the last audit: what is told of them is not told again.
-        self._waiting: set[str] = set()
+        #: Keys of pods that wait and whose closed room was told: it is not told again, whichever plan an audit finds.
+        self._told: set[str] = set()
 
     async def run(self) -> None:
         """Audits until cancelled."""
@@ -93,8 +100,8 @@ class Auditor:
             _log.warning("not audited", problem=str(error) or f"no answer after {_DEADLINE:.0f} s")
             self._metrics.failed()
             return
-        new = tuple(room for room in record.closed if room.waiting not in self._waiting)
-        self._waiting = {room.waiting for room in record.closed}
+        new = tuple(room for room in record.closed if room.waiting not in self._told)
+        self._told = {*filter(self._waits, self._told), *(room.waiting for room in new)}
         self._metrics.audited(msgspec.structs.replace(record, closed=new), first=not self._records)
         self._records.append(msgspec.structs.replace(record, closed=new[:_MOST_CLOSED]))
         _log.info(
@@ -112,15 +119,14 @@ class Auditor:
             OSError: it cannot be started.
         """
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "thalweg_operator.observability.audits.audit_process", str(self._memory)),
+            *(sys.executable, "-m", "thalweg_operator.observability.audits.audit_process"),
+            *(str(self._memory), str(_MOST_CPU)),
             stdin=PIPE,
             stdout=PIPE,
             env=worker_environment(),
         )
         try:
             return _decoder.decode(await self._exchange(process))
-        except ConnectionError as error:
-            raise EOFError(f"the process of the audit ended early: {error!r}") from error
         finally:
             if process.returncode is None:
                 process.kill()
@@ -130,13 +136,16 @@ class Auditor:
         assert process.stdin is not None  # noqa: S101 - it was started with pipes
         assert process.stdout is not None  # noqa: S101
         lines = self._lines(self._wall_clock())
-        while piece := b"".join(islice(lines, _LINES)):
-            process.stdin.write(piece)
-            await process.stdin.drain()
-            await asyncio.sleep(0)
+        with suppress(ConnectionError):  # where it ends early its code says why
+            while piece := b"".join(islice(lines, _LINES)):
+                process.stdin.write(piece)
+                await process.stdin.drain()
+                await asyncio.sleep(0)
         process.stdin.close()
         answer = await process.stdout.read()
         code = await process.wait()
+        if code == -signal.SIGXCPU:
+            raise EOFError(f"it took more than {_MOST_CPU} CPU seconds")
         if code:
             raise EOFError(f"the process of the audit ended with code {code}")
         return answer

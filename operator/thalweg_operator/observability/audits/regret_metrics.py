@@ -36,7 +36,7 @@ class RegretMetrics:
         """An audit is done.
 
         Args:
-            record: its rooms are those that the audit before did not tell of.
+            record: its rooms are those of which no audit has told since their pods wait.
             first: of this process. What it tells of is old, and was perhaps counted before a restart.
         """
         self._metrics.regret_audits.labels("done").inc()
