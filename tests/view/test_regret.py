@@ -2,10 +2,13 @@
 
 from collections import Counter
 
+import msgspec
+import pytest
 from thalweg_view.pictures.regret import RegretAnswer, RegretQuery, answer_regret
 from thalweg_view.rounds import RoundHistory
 from thalweg_view.view_data import SourceInfo, ViewData
 
+from flowcore.model.errors import ModelError
 from flowcore.model.regret import ClosedRoom, ClosingReason, RegretFigure, RegretRecord
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext, sees_all
@@ -31,11 +34,11 @@ def record(number: int) -> RegretRecord:
     return RegretRecord(float(number), figures, number, closed)
 
 
-def asked(audits: int, namespace: str = "") -> RegretAnswer:
+def asked(audits: int, namespace: str = "", limit: int = 0) -> RegretAnswer:
     scenario = Scenario(regret=[record(number) for number in range(audits)])
     data = ViewData(scenario, RoundHistory(), SourceInfo("live", "", "1"), 7)
     sees = (lambda name: name == namespace) if namespace else sees_all
-    return answer_regret(data, RegretQuery(), AnswerContext(0.0, sees=sees))
+    return answer_regret(data, RegretQuery(limit=limit), AnswerContext(0.0, sees=sees))
 
 
 def test_columns_are_the_audits() -> None:
@@ -65,6 +68,14 @@ def test_a_caller_sees_its_own_namespaces() -> None:
         for row in answer.closed:
             pods[row.scheduler, row.pod.partition("/")[0]] += row.pods
         assert {(each.scheduler, each.namespace): each.pods for each in answer.by} == pods
+
+
+def test_as_many_rooms_are_listed_as_are_asked_for() -> None:
+    """Those of the latest audits; what is counted counts all."""
+    everything, some = asked(4, "mine"), asked(4, "mine", limit=3)
+    assert some == msgspec.structs.replace(everything, closed=everything.closed[:3])
+    with pytest.raises(ModelError, match="limit -1: give numbers from 0 on"):
+        asked(4, limit=-1)
 
 
 def test_without_audits_there_is_nothing() -> None:

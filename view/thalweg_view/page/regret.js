@@ -9,7 +9,7 @@ import { Empty, PodLink, Problem, useSize, useTheme } from "./parts.js";
 
 /** Height of a chart in pixels. */
 const HEIGHT = 170;
-/** Rooms that are listed. */
+/** Rows of a table. */
 const SOME = 200;
 const TITLES = {
   WaitingPods: "Pods that wait and could run",
@@ -19,7 +19,7 @@ const TITLES = {
 };
 
 export function Regret() {
-  const { data, error, loading } = useData("regret", {}, false);
+  const { data, error, loading } = useData("regret", { limit: SOME }, false);
   if (!data) return html`<div class="tools"><h1>Regret</h1></div><${Problem} error=${error} loading=${loading} data=${data} />`;
   if (!data.time.length) {
     return html`<div class="tools"><h1>Regret</h1></div>
@@ -88,7 +88,7 @@ function Closed({ data }) {
         <table class="wide">
           <thead><tr><th>Scheduler</th><th>Namespace</th><th>Reason</th><th class="number">Pods that wait</th></tr></thead>
           <tbody>
-            ${data.by.map((each) => html`
+            ${data.by.slice(0, SOME).map((each) => html`
               <tr key=${`${each.scheduler} ${each.namespace} ${each.reason}`}>
                 <td>${each.scheduler}</td><td>${each.namespace}</td><td>${each.reason}</td><td class="number">${count(each.pods)}</td>
               </tr>`)}
@@ -102,7 +102,7 @@ function Closed({ data }) {
             <th class="number">Pods that wait</th><th>Such as</th>
           </tr></thead>
           <tbody>
-            ${data.closed.slice(0, SOME).map((each, at) => html`
+            ${data.closed.map((each, at) => html`
               <tr key=${at}>
                 <td><${PodLink} pod=${each.pod} /></td>
                 <td>${each.scheduler}</td>

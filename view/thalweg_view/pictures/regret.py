@@ -6,15 +6,22 @@ from collections import Counter
 
 import msgspec
 
+from flowcore.model.errors import ModelError
 from flowcore.model.regret import ClosedRoom, RegretFigure, RegretRecord
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.view_data import ViewData
 
 
 class RegretQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``since``: seconds before now whose audits count; 0: all that are kept."""
+    """The question.
+
+    Attributes:
+        since: seconds before now whose audits count; 0: all that are kept.
+        limit: closed rooms that are listed, those of the latest audits; 0: all. All count in ``by`` and ``hidden``.
+    """
 
     since: int = 0
+    limit: int = 0
 
 
 class RegretLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,7 +43,13 @@ class RegretLine(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClosedBy(msgspec.Struct, frozen=True):
-    """How many pods wait, all audits together, whose room placements of a scheduler and namespace closed."""
+    """Pods that wait whose room placements of a scheduler and namespace closed, all audits together.
+
+    Attributes:
+        scheduler, namespace: of the pods that were placed.
+        reason: how they closed it.
+        pods: how many wait for that.
+    """
 
     scheduler: str
     namespace: str
@@ -67,7 +80,13 @@ class RegretAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def answer_regret(data: ViewData, query: RegretQuery, context: AnswerContext) -> RegretAnswer:
-    """What is kept of audits."""
+    """What is kept of audits.
+
+    Raises:
+        ModelError: a number is below zero.
+    """
+    if min(query.since, query.limit) < 0:
+        raise ModelError("", f"since {query.since}, limit {query.limit}: give numbers from 0 on")
     records = [record for record in data.scenario.regret if not query.since or record.time >= context.now - query.since]
     rooms = [room for record in reversed(records) for room in record.closed]
     seen = [room for room in rooms if context.may_name(room.pod) and context.may_name(room.waiting)]
@@ -80,7 +99,7 @@ def answer_regret(data: ViewData, query: RegretQuery, context: AnswerContext) ->
         _lines(records),
         [record.open_pods for record in records],
         [ClosedBy(*key, pods) for key, pods in by.most_common()],
-        seen,
+        seen[: query.limit] if query.limit else seen,
         len(rooms) - len(seen),
     )
 
