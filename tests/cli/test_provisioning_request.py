@@ -8,11 +8,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from support.cli import Manifest, node, pod
+from thalweg.dumps.reader import read_dump
 from thalweg.main import main
 from thalweg.questions.provisioning_request import CLASS, MAX_POD_SETS, request_objects
 
 from flowcore.model.errors import ModelError
+from flowcore.model.selectors import is_dns_subdomain
 from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
+from flowcore.questions.scenario.reading.saved import state_of
 
 _SHARE = {"name": "share", "nfs": {"server": "nfs.example.invalid", "path": "/"}}
 
@@ -90,6 +93,21 @@ def test_no_request(objects: list[Manifest], arguments: tuple[str, ...], words: 
     assert words in done.stderr.splitlines()[-1]
 
 
+def test_pods_that_cannot_be_read_again(tmp_path: Path) -> None:
+    """Of standard input, and of a saved state, which has no objects of the API."""
+    file = dump(tmp_path, *GANG)
+    piped = CliRunner().invoke(
+        main, ["headroom", "-f", "-", "--gang", "ml/train", "--write", "ProvisioningRequest"], Path(file).read_text()
+    )
+    assert (piped.exit_code, piped.stdout) == (2, "")
+    assert "give the dump as a file" in piped.stderr.splitlines()[-1]
+    state = tmp_path / "state.jsonl"
+    state.write_bytes(b"".join(state_of(read_dump((file,)))))
+    done = run("-f", str(state), "--gang", "ml/train", "--write", "ProvisioningRequest")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is in no file as an object of the API: give the output of thalweg dump" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("given", [("--gang", "train"), ("--write", "ProvisioningRequest")])
 def test_options_that_need_each_other(given: tuple[str, ...], tmp_path: Path) -> None:
     """A request is for a gang, and a gang is asked about for a request."""
@@ -108,6 +126,9 @@ def test_names_and_numbers_of_sets() -> None:
     assert max(map(len, names)) <= 253
     assert len(set(names)) == MAX_POD_SETS + 1
     assert request_objects(f"{long[:-1]}h", gang, pods)[-1]["metadata"]["name"] != names[-1]
+    for strange in ("Train_1", "a..b", "-", "\u05de", f"{'a.' * 130}b"):
+        assert all(is_dns_subdomain(each["metadata"]["name"]) for each in request_objects(strange, gang, pods))
+    assert request_objects("train.v1", gang, pods)[-1]["metadata"]["name"] == "train.v1"
     with pytest.raises(
         ModelError, match="gang ml/g: its pods are of 33 kinds, and a ProvisioningRequest has 32 at most"
     ):

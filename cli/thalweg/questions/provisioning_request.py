@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import click
 import yaml
 
 from flowcore.model.errors import ModelError
+from flowcore.model.selectors import is_dns_subdomain
 from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
 from thalweg.questions.headroom import QUESTION
@@ -97,7 +99,7 @@ def request_objects(name: str, gang: GangNodes, pods: Sequence[Mapping[str, Any]
         problem = f"its pods are of {len(kinds)} kinds, and a ProvisioningRequest has {MAX_POD_SETS} at most"
         raise ModelError(gang.gang, problem)
     namespace = gang.pods[0].partition("/")[0]
-    short = _short(name)
+    short = _object_name(name)
     names = [f"{short}-{number}" for number in range(len(kinds))]
     templates = [
         {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": of, "namespace": namespace}, "template": each}
@@ -122,13 +124,17 @@ def _notes(gang: GangNodes, name: str) -> tuple[str, ...]:
     return f"{witness}; cluster-autoscaler chooses the nodes itself", f"annotate these pods: {consume}"
 
 
-def _short(name: str) -> str:
-    """The name with room for the number of a template."""
+def _object_name(gang: str) -> str:
+    """A name for the request, with room for the number of a template.
+
+    Gangs that annotations name may be called as no object may.
+    """
     longest = _LONGEST_NAME - len(f"-{MAX_POD_SETS}")
-    if len(name) <= longest:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: longest - 9].rstrip('-.')}-{digest}"
+    if len(gang) <= longest and is_dns_subdomain(gang):
+        return gang
+    digest = hashlib.sha256(gang.encode()).hexdigest()[:8]
+    legal = re.sub("[^a-z0-9]+", "-", gang.lower())[: longest - len(digest) - 1]
+    return f"{legal.strip('-')}-{digest}".lstrip("-")
 
 
 def _template(pod: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from flowcore.api.kinds import POD
+from flowcore.cluster.saved_state import is_saved_state
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
@@ -56,11 +57,13 @@ class DumpSource:
         """The pods as the files have them."""
         wanted, by_key = set(keys), dict[str, dict[str, Any]]()
         try:
-            for name in self._files:
-                for item in parse_objects(read_text(name), display_name(name)):
+            for name, text in self._texts():
+                for item in parse_objects(text, display_name(name)):
+                    if item["kind"] != POD.kind:
+                        continue
                     metadata = item.get("metadata") or {}
                     key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-                    if item["kind"] == POD.kind and key in wanted:
+                    if key in wanted:
                         by_key[key] = item
         except DumpError as error:
             raise SourceError(str(error)) from error
@@ -69,6 +72,15 @@ class DumpSource:
                 f"pod {missing[0]} is in no file as an object of the API: give the output of thalweg dump"
             )
         return [by_key[key] for key in keys]
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        """The files again, with their names; saved states have no objects of the API."""
+        if "-" in self._files:
+            raise DumpError("the pods are read once more, and standard input can be read once: give the dump as a file")
+        for name in self._files:
+            text = read_text(name)
+            if not is_saved_state(text):
+                yield name, text
 
     @cached_property
     def _read(self) -> Scenario:

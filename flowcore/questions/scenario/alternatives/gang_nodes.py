@@ -27,7 +27,7 @@ class GangNodes(msgspec.Struct, frozen=True, rename="camel"):
         gang: as people know it.
         pods: its pods that wait in the plan, as ``namespace/name``.
         like: a node that the new ones are like.
-        count: how many of these a plan needs to place all of the pods; beside them it places what comes first.
+        count: with so many of these a plan places all of the pods; beside them it places what comes first.
     """
 
     gang: str
@@ -77,7 +77,7 @@ def nodes_for_gang(
         offered: new nodes for these pods alone, the best first.
 
     Raises:
-        ModelError: no plan with new nodes places them all.
+        ModelError: no plan with new nodes places them all, or there is no time to find one.
     """
     first = left[0].pod
     gang = scenario.cluster.pods[first.key].gang
@@ -86,6 +86,8 @@ def nodes_for_gang(
     for offer in [each for each in offered if each.pods == len(keys)][:_MOST_SHAPES]:
         # Pods that come first may take some of the new nodes.
         for count in dict.fromkeys(min(offer.count * factor, MAX_NODES) for factor in (1, 2, 4)):
+            if not context.patient():
+                raise ModelError(shown, "there is no time for another plan; --direct takes as long as it needs")
             if _place_all(scenario, AddNodes(count, offer.like), keys, context):
                 return GangNodes(shown, keys, offer.like, _fewest(scenario, AddNodes(count, offer.like), keys, context))
     raise ModelError(shown, "no plan with new nodes like those that are there places all its pods")
@@ -94,7 +96,7 @@ def nodes_for_gang(
 def _fewest(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> int:
     """How few of the new nodes were found to be enough, by halves: a plan spreads pods over more than they need."""
     too_few, enough = 0, change.count
-    while too_few + 1 < enough:
+    while too_few + 1 < enough and context.patient():
         middle = (too_few + enough) // 2
         if _place_all(scenario, AddNodes(middle, change.like), keys, context):
             enough = middle
