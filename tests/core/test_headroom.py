@@ -24,6 +24,12 @@ from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObject
 from flowcore.questions.scenario.reading.edits import Edits
 
 CONTEXT = AnswerContext(now=NOW)
+_BUDGET = {
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    "status": {"disruptionsAllowed": 1},
+}
 
 
 def headroom(scenario: Scenario, context: AnswerContext = CONTEXT, **fields: Any) -> HeadroomAnswer:
@@ -315,17 +321,20 @@ def test_a_node_that_a_pod_may_not_leave_is_needed(kept: dict[str, Any]) -> None
 
 def test_budgets_keep_nodes() -> None:
     """Pods of a PodDisruptionBudget that lets one go leave one node, not two."""
-    budget = {
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
-        "status": {"disruptionsAllowed": 1},
-    }
     pods = [manifest_pod(f"p{name}", name, labels={"app": "web"}) for name in "ab"]
     nodes = [manifest_node(name, "z") for name in "abc"]
-    found = headroom(scenario_of([*nodes, *pods, budget]), unneeded=3).unneeded
+    found = headroom(scenario_of([*nodes, *pods, _BUDGET]), unneeded=3).unneeded
     assert found is not None
     assert found.nodes == ["c", "a"]
+
+
+def test_budgets_that_are_not_known_are_named() -> None:
+    """Where pods leave for that: a dump without any may lack them."""
+    objects = big_cluster_that_is_half_empty()
+    (note,) = headroom(scenario_of(objects), unneeded=4).notes
+    assert "the files contain no PodDisruptionBudget" in note
+    assert headroom(scenario_of(objects), unneeded=1).notes == []
+    assert headroom(scenario_of([*objects, _BUDGET]), unneeded=4).notes == []
 
 
 @settings(max_examples=examples(25))
@@ -391,6 +400,18 @@ def test_nodes_for_a_gang() -> None:
         placed = {each.pod.key for each in plan_scenario(scenario, NOW).result.placements}
     assert placed == set(found.pods)
     assert found.count == 2
+
+
+def test_nodes_for_a_gang_are_searched_while_there_is_time() -> None:
+    """What was found first counts then; where nothing was found yet, the error says so."""
+    scenario = scenario_of([manifest_node("a", "z"), manifest_pod("full", "a", "3"), *gang_of("train", 4)])
+    turns = iter((True,))
+    context = AnswerContext(now=NOW, patient=lambda: next(turns, False))
+    found = headroom(scenario, context, gang="default/train", scale_ups=0).gang
+    assert found is not None
+    assert found.count >= 2
+    with pytest.raises(ModelError, match="there is no time for another plan"):
+        headroom(scenario, context, gang="default/train", scale_ups=0)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from flowcore.api.kinds import DISRUPTION_BUDGET
 from flowcore.model.regret import ClosedRoom
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.closed_rooms import closed_rooms
@@ -18,6 +17,7 @@ from flowcore.questions.audit.findings.stranded_room import stranded_room
 from flowcore.questions.audit.findings.waiting_gangs import waiting_gangs
 from flowcore.questions.audit.findings.waiting_pods import waiting_pods
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.reading.missing_objects import unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.scenario import Scenario
 
@@ -78,7 +78,8 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         if steps:
             plans[finding.plan] = steps
     urgent = {key for finding in findings if finding.kind is FindingKind.PRIORITY_INVERSIONS for key in finding.counted}
-    unknown = [*cluster.prepared.gaps, *_unread_budgets(scenario, plans.values())]
+    leave = any(step.action is not StepAction.PLACE for steps in plans.values() for step in steps)
+    unknown = [*cluster.prepared.gaps, *(unread_budgets(scenario) if leave else ())]
     if unknown:
         findings = [
             msgspec.structs.replace(finding, sentence=finding.sentence + AS_FAR_AS_SHOWN) if finding.plan else finding
@@ -105,17 +106,3 @@ def _found_in(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[Witn
     yield priority_inversions(cluster)
     yield from stranded_room(cluster)
     yield empty_nodes(cluster)
-
-
-def _unread_budgets(scenario: Scenario, plans: Iterable[list[WitnessStep]]) -> Iterator[str]:
-    """That no budget is known though there may be some, where pods leave."""
-    leave = any(step.action is not StepAction.PLACE for steps in plans for step in steps)
-    if scenario.complete or scenario.cluster.budgets.objects or not leave:
-        return
-    if scenario.unread is None:
-        yield (
-            "pods leave their nodes, and the files contain no PodDisruptionBudget. Add them if there are any: "
-            "kubectl get pdb -A -o json"
-        )
-    elif DISRUPTION_BUDGET.kind in scenario.unread:
-        yield "pods leave their nodes, and you may not list PodDisruptionBudgets"

@@ -30,6 +30,7 @@ from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.hypothetical.changes import AddNodes
 from flowcore.questions.scenario.plan import plan_scenario, with_learnt_costs
 from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.missing_objects import unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
@@ -169,6 +170,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     redacted, least = Redaction(scenario, context), plan.result.left_at_least or _NONE_LEFT
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, least, context) for each in ranked]
     unneeded = unneeded_nodes(scenario, plan, before, query.unneeded, context) if query.unneeded else None
+    leave = unneeded is not None and unneeded.pods > 0
     return HeadroomAnswer(
         fits=None if copy is None else count.fits,
         at_least=count.at_least,
@@ -181,7 +183,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         scale_ups=sorted(
             (shape for shape in planned if shape.pods), key=lambda shape: (-shape.pods, shape.cost, shape.count)
         ),
-        notes=[redacted(each) for each in before.warnings],
+        notes=[*map(redacted, before.warnings), *(unread_budgets(scenario) if leave else ())],
         now=moment_text(context.now),
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
         tried=query.scale_ups > 0,

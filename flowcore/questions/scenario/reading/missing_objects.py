@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgspec
 
 from flowcore.api.gang_parents import kinds_of
-from flowcore.api.kinds import DEVICE_TAINT_RULE, HYPER_NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.api.kinds import DEVICE_TAINT_RULE, DISRUPTION_BUDGET, HYPER_NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.model.gang_parents import ParentKey
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
@@ -25,6 +25,7 @@ from flowcore.rules.filters.rejection import Rejection
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
 _CLAIM = "PersistentVolumeClaim"
+_ADD_BUDGETS = "kubectl get pdb -A -o json"
 _ADD_DEVICES = "kubectl get resourceclaims,resourceslices,deviceclasses -A -o json"
 _ADD_HYPER_NODES = "kubectl get hypernodes -o json"
 _NO_HYPER_NODES = "you may not list HyperNodes"
@@ -90,6 +91,19 @@ def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[st
         elif devices and lacks_devices:
             reasons[pod.key] = f"its resource claims ({devices}) cannot be judged: {_no_device_claims(scenario)}"
     return reasons
+
+
+def unread_budgets(scenario: Scenario) -> Iterator[str]:
+    """That PodDisruptionBudgets may keep running pods and are not known, of a plan in which such pods leave."""
+    if scenario.complete or scenario.cluster.budgets.objects:
+        return
+    if scenario.unread is None:
+        yield (
+            "pods leave their nodes, and the files contain no PodDisruptionBudget. Add them if there are any: "
+            f"{_ADD_BUDGETS}"
+        )
+    elif DISRUPTION_BUDGET.kind in scenario.unread:
+        yield "pods leave their nodes, and you may not list PodDisruptionBudgets"
 
 
 def _named_claims(pod: Pod) -> list[str]:
