@@ -514,6 +514,12 @@ def test_an_operator_that_only_observes(pods: tuple[Pod, ...]) -> None:
     assert "write nothing but its Lease" in of_rights.sentence
 
 
+def test_an_operator_acts_until_all_of_its_pods_observe() -> None:
+    """As while a release changes its mode."""
+    facts = replace(OBSERVING, operator_pods=(*OBSERVING.operator_pods, *HEALTHY.operator_pods))
+    assert not [each for each in judge(facts) if "only observes" in each.sentence]
+
+
 def test_an_operator_without_pods_that_may_write_acts() -> None:
     """The rights of all files: those to read do not make it one that observes."""
     facts = replace(HEALTHY, operator_pods=(), granted=wanted_rights(_ACCOUNT, _ACCOUNT))

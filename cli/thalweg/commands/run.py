@@ -52,7 +52,8 @@ from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Addr
                    "RELEASE-NAMESPACE/RELEASE.")  # fmt: skip
 @click.option("--observe", "observes", is_flag=True,
               help="Plan all pods as under delivery Observe, whatever policies say, and write nothing but the Lease. "
-                   "rights/observe.yaml is enough.")  # fmt: skip
+                   "rights/observe.yaml is enough. Beside an operator that acts, name another "
+                   "--lease.")  # fmt: skip
 @click.option("--replicated", is_flag=True,
               help="Stand by while another operator holds the lease, instead of ending.")  # fmt: skip
 @click.option("--worker-memory", metavar="QUANTITY",

@@ -12,6 +12,7 @@ from flowcore.model.policies import BUILT_IN
 from thalweg.doctor.access import MAY_BE_OFF, OF_OBSERVERS, Right, user_of
 from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.findings import CheckResult, Verdict
+from thalweg.wire_objects import Pod
 
 _OPTION: Final = "--observe"
 
@@ -19,16 +20,19 @@ _OPTION: Final = "--observe"
 def observes(facts: Facts) -> bool:
     """Whether the operator only observes.
 
-    Its pods say so. Where none runs in the cluster, it can do nothing else with an account that may only read.
+    All of its pods say so. Where none runs in the cluster, it can do nothing else with an account that may only read.
     """
     pods = () if isinstance(facts.operator_pods, NotRead) else facts.operator_pods
     if pods:
-        words = {word for pod in pods for each in pod.spec.containers for word in (*each.command, *each.args)}
-        return _OPTION in words
+        return all(map(_is_observer, pods))
     if isinstance(facts.denied, NotRead) or isinstance(facts.granted, NotRead):
         return False
     reads = {right.file for right in facts.granted} - {right.file for right in facts.denied}
     return "observe" in reads and not any(right.file == "base" and right.writes for right in facts.granted)
+
+
+def _is_observer(pod: Pod) -> bool:
+    return any(_OPTION in (*container.command, *container.args) for container in pod.spec.containers)
 
 
 def rights_of_observer(facts: Facts) -> Iterator[CheckResult]:
