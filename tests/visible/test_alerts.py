@@ -85,8 +85,12 @@ CASES = {
         {"reason": "NodeAffinity"},
     ),
     "ThalwegPodsCouldRun": Case(
-        {'thalweg_regret_pods{at="least"}': constant(3), 'thalweg_regret_pods{at="most"}': constant(4)},
-        {'thalweg_regret_pods{at="least"}': constant(0), 'thalweg_regret_pods{at="most"}': constant(4)},
+        {'thalweg_regret_pods{at="least"}': constant(3), "thalweg_regret_open_pods": constant(2)},
+        {
+            'thalweg_regret_pods{at="least"}': constant(3),
+            'thalweg_regret_pods{at="most"}': constant(9),
+            "thalweg_regret_open_pods": constant(3),
+        },
     ),
     "ThalwegBindingsFail": Case(
         bindings("bound", 90) | bindings("403", 20), bindings("bound", 90) | bindings("403", 5) | bindings("409", 50)
