@@ -47,7 +47,7 @@ from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Addr
 @click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
-              help="Lease that the operator holds while it works. All operators of a cluster must name the same lease: "
+              help="Lease that the operator holds while it works. All operators that act must name the same lease: "
                    "two leases are two leaders, which overcommit nodes. The chart's is "
                    "RELEASE-NAMESPACE/RELEASE.")  # fmt: skip
 @click.option("--observe", "observes", is_flag=True,
