@@ -296,8 +296,8 @@ async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, 
     with pytest.raises(HelmError, match="exists and cannot be imported into the current release: invalid ownership"):
         await release("install", "thalweg", CHART, mode="Extender")
     await release("install", "thalweg", CHART, "--take-ownership", mode="Extender")
-    # What lies in another namespace than the release is not the chart's.
-    for name in ("lease", "learnt"):
+    # What lies in another namespace than the release, or belongs to another mode, is not the release's.
+    for name in ("lease", "learnt", "observe"):
         for each in yaml.safe_load_all((CHART / "files" / "rights" / f"{name}.yaml").read_text()):
             await api.delete(object_path(each))
 
