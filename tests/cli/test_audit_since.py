@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from support.cli import node, thalweg
 from support.scenario_state import scenario_of
+from thalweg.audit.closed_table import closed_table
+from thalweg.questions.status import age
 
 from flowcore.model.regret import ClosedRoom, ClosingReason, RegretFigure, RegretRecord
 from flowcore.questions.scenario.reading.moment import parse_moment
@@ -78,3 +80,11 @@ def test_what_cannot_be_asked(state: Path, arguments: tuple[str, ...], says: str
     refused = thalweg("audit", "-f", state, *arguments)
     assert refused.returncode == 2
     assert says in refused.stderr
+
+
+def test_the_latest_placement_is_shown() -> None:
+    """Whichever audit told of it first: a pod may begin to wait for room that was closed long ago."""
+    rooms = [room for hours in (30, 1, 3) for room in record(hours, 1).closed]
+    assert closed_table(rooms, NOON) == [
+        ("default-scheduler", "shop", "Fragmentation", "3", f"shop/p1 on n1, {age(3660)} ago")
+    ]

@@ -18,7 +18,6 @@ def closed_table(rooms: Sequence[ClosedRoom], now: float, most: int = _MOST) -> 
     """A row for each scheduler, namespace and reason, those for whose placements most pods wait first.
 
     Args:
-        rooms: those that were closed last first.
         now: of the cluster, in seconds since the epoch.
         most: rows at most.
     """
@@ -27,7 +26,7 @@ def closed_table(rooms: Sequence[ClosedRoom], now: float, most: int = _MOST) -> 
         if room.pod:
             key = room.scheduler, room.namespace, room.reason
             pods[key] += room.pods
-            last.setdefault(key, room)
+            last[key] = max(room, last.get(key, room), key=lambda known: known.placed)
     return [(*key, f"{count:,}", _where_and_when(last[key], now)) for key, count in pods.most_common(most)]
 
 

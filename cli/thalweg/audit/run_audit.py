@@ -9,6 +9,9 @@ from typing import Final
 
 import click
 
+from flowcore.model.amount_text import exact_amount
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import NANO, nanos
 from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answer_audit
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
 from flowcore.questions.scenario import Scenario
@@ -27,23 +30,32 @@ _MAX_STEPS: Final = 5
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, int]:
-    """Limits by findings, as the command line has them: ``WaitingPods=0``, ``StrandedRoom/memory=0``.
+    """Limits by name of the finding, as the command line has them: ``WaitingPods=0``, ``StrandedRoom/memory=64Gi``.
 
     Raises:
         click.UsageError: one of them is none.
     """
-    limits = dict[str, int]()
+    limits, counted_kinds = dict[str, int](), [kind for kind in FindingKind if kind is not FindingKind.STRANDED_ROOM]
     for text in texts:
-        name, _, count = text.rpartition("=")
-        kind, slash, resource = name.partition("/")
-        known = kind in list(FindingKind) and (not slash or (resource and kind == FindingKind.STRANDED_ROOM))
-        if not known or not count.isdecimal():
+        name, _, amount = text.partition("=")
+        kind, _, resource = name.partition("/")
+        if name not in counted_kinds and not (kind == FindingKind.STRANDED_ROOM and resource):
             raise click.UsageError(
-                f'--fail-above "{text}": expected FINDING=COUNT, such as WaitingPods=0 or StrandedRoom/memory=0; '
-                f"the findings are {', '.join(FindingKind)}"
+                f'--fail-above "{text}": expected FINDING=AMOUNT, such as WaitingPods=0; the findings are '
+                f"{', '.join(counted_kinds)}, and {FindingKind.STRANDED_ROOM}/RESOURCE such as StrandedRoom/memory"
             )
-        limits[name] = int(count)
+        limits[name] = _whole(text, amount)
     return limits
+
+
+def _whole(text: str, amount: str) -> int:
+    try:
+        limit = nanos(amount)
+    except ModelError as error:
+        raise click.UsageError(f'--fail-above "{text}": {error.problem}') from error
+    if limit < 0 or limit % NANO:
+        raise click.UsageError(f'--fail-above "{text}": expected a whole number, not below zero')
+    return limit // NANO
 
 
 def run_audit(
@@ -81,10 +93,10 @@ def _write(page: Path, answers: Iterable[AuditAnswer]) -> None:
 def above_limits(answer: AuditAnswer, limits: Mapping[str, int]) -> Iterator[str]:
     """Sentences about findings by more than their limit."""
     for finding in answer.findings:
-        limit = limits.get(finding.name, limits.get(finding.kind))
+        limit = limits.get(finding.name)
         if limit is not None and finding.at_least > limit:
-            least, most = figure_texts(finding.resource, (finding.at_least, limit))
-            yield f"{finding.name} {least}, limit {most}"
+            reached, most = (exact_amount(finding.resource, amount) for amount in (finding.at_least, limit))
+            yield f"{finding.name} {reached}, limit {most}"
 
 
 def show(answer: AuditAnswer) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @options.source()
 @click.option("--moves", type=click.IntRange(min=0), default=100, show_default=True,
               help="A plan moves at most so many running pods.")  # fmt: skip
-@click.option("--fail-above", "limits", multiple=True, metavar="FINDING=COUNT",
-              help="Exit with code 1 if a plan does better by more than COUNT, such as WaitingPods=0 or "
-                   "StrandedRoom/memory=0. May be given several times.")  # fmt: skip
+@click.option("--fail-above", "limits", multiple=True, metavar="FINDING=AMOUNT",
+              help="Exit with code 1 if a plan does better by more than AMOUNT, such as WaitingPods=0 or "
+                   "StrandedRoom/memory=64Gi. May be given several times.")  # fmt: skip
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write a page for a browser too, in one file.")  # fmt: skip
 @click.option("--since", type=DURATION,
