@@ -8,39 +8,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-import verify_audit
 from support.audited_clusters import as_list, best, drawn, most_joined
 from support.cli import Manifest, node, pod, thalweg
-from thalweg.dumps.reader import read_dump
-
-from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
-from flowcore.questions.scenario.context import AnswerContext
+from support.verified_audits import audit_of, finding, running, verified
 
 #: Clusters that the default tier draws, and both tiers together.
 _QUICK, _ALL = 20, 200
-_OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
-
-
-def audit_of(path: Path, objects: list[Manifest], most_moves: int = 100) -> dict[str, Any]:
-    """The audit of some objects, which are written to a file."""
-    path.write_text(json.dumps(as_list(objects)))
-    scenario = read_dump((str(path),))
-    answer = answer_audit(scenario, AuditQuery(most_moves), AnswerContext(scenario.moment))
-    audited: dict[str, Any] = json.loads(msgspec.json.encode(answer))
-    return audited
-
-
-def verified(folder: Path, audit: dict[str, Any], dump: Path) -> int:
-    """The exit code of the verifier."""
-    path = folder / "audit.json"
-    path.write_text(json.dumps(audit))
-    return verify_audit.main([str(path), str(dump)])
-
-
-def finding(audit: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next(each for each in audit["findings"] if each["kind"] == kind)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +30,6 @@ def test_no_plan_contradicts_an_audit(tmp_path: Path, seed: int, capsys: pytest.
         stranded = each["kind"] == "StrandedRoom"
         reached = most_joined(cluster, each["like"].partition("/")[2]) if stranded else most[each["kind"]]
         assert each["atLeast"] <= reached <= each["atMost"], each
-
-
-def running(name: str, on: str, cpu: str = "2", **metadata: Any) -> Manifest:
-    """A pod of a controller, started at ten."""
-    status = {"phase": "Running", "startTime": "2026-11-01T10:00:00Z"}
-    return pod(name, cpu, status=status, nodeName=on, metadata={"uid": name, "ownerReferences": [_OWNER], **metadata})
 
 
 def small() -> list[Manifest]:
@@ -123,6 +91,15 @@ TAMPERED: dict[str, Change] = {
     "less work is lost": lambda audit: _move(audit).update(lostSeconds=1),
     "more nodes may be empty": lambda audit: finding(audit, "EmptyNodes").update(atLeast=2, atMost=2),
     "more moves than allowed": lambda audit: audit.update(mostMoves=0),
+    "a finding is left out": lambda audit: audit["findings"].remove(finding(audit, "EmptyNodes")),
+    "a finding is told twice": lambda audit: audit["findings"].append(finding(audit, "EmptyNodes")),
+    "a larger cluster": lambda audit: audit.update(nodes=30),
+    "more pods run": lambda audit: audit.update(running=20),
+    "a pod that the plan runs is not judged": lambda audit: (
+        audit["notJudged"].append({"pod": "default/first", "reason": "it is odd"}),
+        finding(audit, "WaitingPods")["counted"].remove("default/first"),
+        finding(audit, "WaitingPods").update(now=3),
+    ),
 }
 
 
@@ -284,7 +261,7 @@ KEPT: dict[str, tuple[Manifest, Manifest, Manifest]] = {
 @pytest.mark.parametrize(("waiting", "there", "place"), KEPT.values(), ids=KEPT)
 def test_rules_are_kept(tmp_path: Path, waiting: Manifest, there: Manifest, place: Manifest) -> None:
     """What keeps a pod from a node keeps the plan from it, and a step there is refused."""
-    pods = [running("a", "n1", "1", labels={"app": "a"}), pod("waits", "1", metadata={"labels": {"app": "a"}})]
+    pods = [running("a", "n1", "1", {"labels": {"app": "a"}}), pod("waits", "1", metadata={"labels": {"app": "a"}})]
     for manifest, spec in zip(pods, (there, waiting), strict=True):
         manifest["spec"] |= {key: value for key, value in spec.items() if key != "ports"}
         manifest["spec"]["containers"][0]["ports"] = spec.get("ports", [])
@@ -301,7 +278,7 @@ def test_a_pod_comes_to_those_that_it_wants(tmp_path: Path) -> None:
     """By pod affinity, which every other node breaks."""
     waits = pod("waits", "1", affinity=required("podAffinity", [_SAME]))
     dump = tmp_path / "now.json"
-    audit = audit_of(dump, [node("n1"), node("n2"), running("a", "n2", "1", labels={"app": "a"}), waits])
+    audit = audit_of(dump, [node("n1"), node("n2"), running("a", "n2", "1", {"labels": {"app": "a"}}), waits])
     (step,) = audit["plans"]["WaitingPods"]
     assert step["node"] == "n2"
     assert verified(tmp_path, audit, dump) == 0

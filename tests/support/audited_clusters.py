@@ -135,7 +135,8 @@ def best(cluster: Drawn, urgent: Sequence[str] = ()) -> dict[str, int]:
     Args:
         urgent: the pods that PriorityInversions counts.
     """
-    waiting, highest = cluster.waiting, max((cluster.priorities[name] for name in urgent), default=0)
+    waiting = cluster.waiting
+    highest = max((cluster.priorities[name] for name in waiting), default=0)
     weak = [name for name in cluster.homes if cluster.priorities.get(name, 0) < highest]
     kept = [*_choices(cluster, waiting, ())]
     fewest = min(len(set(plan.values())) for plan in _choices(cluster, (), ()))

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from flowcore.api.kinds import DEVICE_CLASS
+from flowcore.model.devices import may_be_devices
 from flowcore.model.regret import ClosedRoom
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.closed_rooms import closed_rooms
@@ -79,7 +81,11 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
             plans[finding.plan] = steps
     urgent = {key for finding in findings if finding.kind is FindingKind.PRIORITY_INVERSIONS for key in finding.counted}
     leave = any(step.action is not StepAction.PLACE for steps in plans.values() for step in steps)
-    unknown = [*cluster.prepared.gaps, *(unread_budgets(scenario) if leave else ())]
+    unknown = [
+        *cluster.prepared.gaps,
+        *(unread_budgets(scenario) if leave else ()),
+        *_unread_device_classes(cluster),
+    ]
     if unknown:
         findings = [
             msgspec.structs.replace(finding, sentence=finding.sentence + AS_FAR_AS_SHOWN) if finding.plan else finding
@@ -106,3 +112,20 @@ def _found_in(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[Witn
     yield priority_inversions(cluster)
     yield from stranded_room(cluster)
     yield empty_nodes(cluster)
+
+
+def _unread_device_classes(cluster: AuditedCluster) -> Iterator[str]:
+    """That devices may serve what pods ask for and no node offers: the one kind whose absence makes a bound too low."""
+    scenario, offered = cluster.scenario, cluster.snapshot.resources
+    if scenario.complete or scenario.cluster.devices.classes:
+        return
+    requests = {request for pod in cluster.waiting for request in pod.pod_class.requests}
+    asked = {name for name, amount in requests if amount and may_be_devices(name)}
+    lacking = min(asked.difference(offered), default="")
+    if not lacking:
+        return
+    what = f"pods ask for {lacking}, which no node offers. Devices may serve them, so more may run than the bounds say:"
+    if scenario.unread is None:
+        yield f"{what} the files contain no DeviceClass. Add them if there are any: kubectl get deviceclasses -o json"
+    elif DEVICE_CLASS.kind in scenario.unread:
+        yield f"{what} you may not list DeviceClasses"

@@ -140,8 +140,9 @@ class _Carriers:
         return policy.name, f"spec.{field}" if field else pod.immovable_reason
 
     def _evicting(self, pod: RunningPod) -> tuple[str, str]:
-        """The policy of a pod of a higher priority that comes to its node."""
-        above = [waiting for waiting in self._coming[pod.node] if waiting.pod_class.priority > pod.priority]
+        """The policy of a pod of a higher priority that comes to its node, or to that of another pod of its gang."""
+        coming = self._coming.get(pod.node) or [waiting for pods in self._coming.values() for waiting in pods]
+        above = [waiting for waiting in coming if waiting.pod_class.priority > pod.priority]
         answers = map(self._preempting, above)
         return min(answers, key=lambda answer: answer[1], default=("", "no pod of a higher priority comes"))
 

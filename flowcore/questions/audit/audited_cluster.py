@@ -6,6 +6,7 @@ and nothing that keeps it on its node (``Pod.immovable_reason``), up to a number
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +24,10 @@ from flowcore.model.policies import (
     ReschedulingMode,
     ReschedulingReason,
 )
-from flowcore.model.running_pods import RunningPod
+from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.plan import PreparedScenario, prepare_scenario
-from flowcore.questions.scenario.scenario import Scenario
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 #: No pod has a lower priority.
 _LOWEST_PRIORITY = -(2**31)
@@ -88,8 +89,17 @@ class AuditedCluster:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The cluster with the waiting pods that may be planned; nobody leaves for a queue's share."""
-        return _alone(self.prepared.snapshot)
+        """The cluster with the waiting pods that may be planned.
+
+        Pods leave for others only by a move or by priority: none for a queue's share, none for its own replacement.
+        """
+        snapshot, running = self.prepared.snapshot, self.prepared.snapshot.running
+        pending = tuple(pod for pod in snapshot.pending if pod.victim is None)
+        if running is None or len(pending) < len(snapshot.pending):
+            # Those that are to be replaced are among them, too.
+            running = GovernedScenario(self.scenario, _as_audited(self.most_moves)).running_pods(self.now, ())
+        pods = tuple(msgspec.structs.replace(pod, queue="") for pod in running.pods)
+        return replace(snapshot, running=replace(running, pods=pods), pending=pending)
 
     @cached_property
     def skipped(self) -> dict[str, str]:
@@ -126,7 +136,7 @@ class AuditedCluster:
             name: msgspec.structs.replace(policy, preemption=preemption)
             for name, policy in self.prepared.learnt.items()
         }
-        return run_round(self.snapshot, policies, self.models)
+        return self._within_moves(self.snapshot, policies)
 
     def plan(self, snapshot: Snapshot) -> RoundResult:
         """A plan of a snapshot in which nobody loses its place.
@@ -142,12 +152,21 @@ class AuditedCluster:
                 for pod in running.pods
             )
             snapshot = replace(snapshot, running=replace(running, pods=tuple(lowest)))
-        return run_round(snapshot, self.prepared.learnt, self.models)
+        return self._within_moves(snapshot, self.prepared.learnt)
+
+    def _within_moves(self, snapshot: Snapshot, policies: Mapping[str, Policy]) -> RoundResult:
+        """A plan with no more moves than allowed: each policy has a limit of its own, so several share it."""
+        result = run_round(snapshot, policies, self.models)
+        moved = Counter(each.pod.policy for each in result.evictions if each.kind is EvictionKind.MIGRATION)
+        if moved.total() <= self.most_moves:
+            return result
+        shared = {
+            name: _with_moves(policy, self.most_moves * moved[name] // moved.total())
+            for name, policy in policies.items()
+        }
+        return run_round(snapshot, shared, self.models)
 
 
-def _alone(snapshot: Snapshot) -> Snapshot:
-    """A snapshot in which pods leave for others only by a move or by priority, and none for its own replacement."""
-    running = snapshot.running
-    if running is not None:
-        running = replace(running, pods=tuple(msgspec.structs.replace(pod, queue="") for pod in running.pods))
-    return replace(snapshot, running=running, pending=tuple(pod for pod in snapshot.pending if pod.victim is None))
+def _with_moves(policy: Policy, most_moves: int) -> Policy:
+    limits = msgspec.structs.replace(policy.rescheduling, per_round=most_moves)
+    return msgspec.structs.replace(policy, rescheduling=limits)

@@ -12,13 +12,14 @@ All sums are of Python's integers: nothing is rounded, and whoever has the price
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.model.devices import device_resources
 from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import PODS, Amounts
@@ -126,7 +127,7 @@ class CountedRoom:
         """
         movable = [*movable]
         asking = [pod_class for pod_class, _ in coming] or [pod.pod_class for pod in movable]
-        resources = _counted(asking)
+        resources = _counted(asking, device_resources(snapshot.devices.classes.values()))
         columns = [snapshot.resources.index(name) if name in snapshot.resources else -1 for name in resources]
         offered, used = (_columns(amounts, columns) for amounts in (snapshot.allocatable, snapshot.used))
         index, nodes_of = snapshot.table.index, _NodeRules(snapshot)
@@ -262,14 +263,10 @@ class _NodeRules:
         return nodes
 
 
-def _counted(classes: Iterable[PodClass]) -> tuple[str, ...]:
+def _counted(classes: Iterable[PodClass], devices: Collection[str]) -> tuple[str, ...]:
     """The resources that classes ask for, but for those that devices may stand for."""
-    asked, devices = {PODS}, set[str]()
-    for pod_class in classes:
-        asked.update(name for name, amount in pod_class.requests if amount)
-        if pod_class.devices is not None:
-            devices.update(pod_class.devices.extended_resources)
-    return tuple(sorted(asked - devices))
+    asked = {name for pod_class in classes for name, amount in pod_class.requests if amount}
+    return tuple(sorted((asked | {PODS}).difference(devices)))
 
 
 def _vector(amounts: Amounts, resources: Sequence[str]) -> Int64s:

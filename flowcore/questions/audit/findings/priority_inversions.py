@@ -37,7 +37,8 @@ def priority_inversions(cluster: AuditedCluster) -> tuple[AuditFinding, list[Wit
     result = cluster.evicting_plan
     runs = len({placement.pod.key for placement in result.placements}.intersection(pod.key for pod in waiting))
     steps = steps_of(result, cluster.snapshot, cluster.prepared.learnt) if runs else []
-    highest = max(pod.pod_class.priority for pod in waiting)
+    # Whoever waits may evict, also a pod that has room without: then it leaves that room to others.
+    highest = max(pod.pod_class.priority for pod in cluster.waiting if pods[pod.key].preempts)
     gone = [pod for pod in leaving if pod.priority < highest]
     away = {pod.key for pod in gone}
     classes = Counter(pod.pod_class for pod in waiting)

@@ -14,6 +14,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.model.amount_text import short_amount
+from flowcore.model.devices import device_resources
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import MEMORY, is_extended
@@ -31,6 +32,7 @@ _MOST_MORE, _MOST_FITTING = 200, 5_000
 
 def stranded_room(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[WitnessStep]]]:
     """The findings and their witnesses: of each kind of GPUs that pods ask for, and of memory."""
+    by_devices = device_resources(cluster.snapshot.devices.classes.values())
     asked: dict[str, Counter[PodClass]] = {}
     names: dict[PodClass, str] = {}
     pods = cluster.scenario.cluster.pods
@@ -38,6 +40,8 @@ def stranded_room(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[
     for pod in everybody:
         if pods[pod.key].permanent or pods[pod.key].static or pod.pod_class.devices is not None:
             continue
+        if any(name in by_devices for name, _ in pod.pod_class.requests):
+            continue  # devices may serve it on nodes that do not offer the resource
         names[pod.pod_class] = min(pod.key, names.get(pod.pod_class, pod.key))
         for resource, amount in pod.pod_class.requests:
             if resource == MEMORY or (is_extended(resource) and resource.endswith(_GPU)):
