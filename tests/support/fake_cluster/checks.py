@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from support.recount import check_recount
@@ -26,6 +26,7 @@ from thalweg_operator.reservations.victims.replacements import place_key
 from thalweg_operator.reservations.victims.victims import is_whole
 from thalweg_operator.shell import Shell
 
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
 
@@ -46,6 +47,13 @@ class _StatePickler(pickle.Pickler):
     def persistent_id(self, obj: object) -> str | None:
         """See Pickler."""
         return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex | CountedPods) else None
+
+    def reducer_override(self, obj: object) -> Any:
+        """See Pickler. States of gangs are computed when somebody asks, and kept."""
+        if not isinstance(obj, GangRegistry):
+            return NotImplemented
+        kept = {name: value for name, value in vars(obj).items() if name != "_states"}
+        return object, (), kept
 
 
 class LedgerChecks:
