@@ -4,8 +4,9 @@
     python bench/audits.py DATA_DIR --list multigpu50 --percent 1,5
 
 No cluster takes part. The day is that of openb_day.py: each pod gets the node that kube-scheduler would choose as it
-comes (LeastAllocated), or the fullest that fits (MostAllocated), and leaves after a time that is drawn for it. Then the
-cluster is audited as a dump, with moves of so many percent of the day's pods. tools/verify_audit.py checks each audit.
+comes (LeastAllocated), the fullest that fits (MostAllocated), or the one where the fragments of GPUs rise least (FGD).
+It leaves after a time that is drawn for it. Then the cluster is audited as a dump, with moves of so many percent of the
+day's pods. tools/verify_audit.py checks each audit.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def main(folder: Path, which: str, percent: list[int], runs_for: float, nodes_ke
 
     def measure() -> None:
         pods = len(read_pods(pods_file(folder, which)))
-        for taste in (greedy.Taste.LEAST, greedy.Taste.MOST):
+        for taste in (greedy.Taste.LEAST, greedy.Taste.MOST, greedy.Taste.FGD):
             objects = _after_day(folder, which, nodes_kept, runs_for, taste)
             for each in percent:
                 rows.extend(_audit(objects, taste, pods * each // 100))

@@ -2,7 +2,7 @@
 
 Scores are kube-scheduler's (plugins/noderesources least_allocated.go and most_allocated.go): of cpu and memory, as its
 defaults have it, weight 1 each, in its integers. GPUs are room to be had, not part of the score. Among equal scores
-the first node wins, where kube-scheduler draws one.
+the first node wins, where kube-scheduler draws one. FGD's cost is that of the paper (``harness.whole_fragments``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from enum import Enum
 
 import numpy as np
+from openb import GPU
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pods import PodClass
 from harness.rechecks import Checker, Int64s, Placed
+from harness.whole_fragments import WholeFragments
 
 _MOST = 100
 
@@ -25,6 +27,7 @@ class Taste(Enum):
     PREFERENCE = "greedy by preference"  #: the first in its class's own ranking of the nodes, drawn at random
     LEAST = "least allocated"
     MOST = "most allocated"
+    FGD = "FGD"  #: where the fragments of GPUs rise least, by the waiting pods of the snapshot
 
 
 def place(
@@ -40,6 +43,7 @@ def place(
     capacity = np.maximum(snapshot.allocatable[:, columns], 1)
     free = checker.free() if free is None else free.copy()
     draw = np.random.default_rng(seed)
+    fragments = WholeFragments(checker, GPU) if taste is Taste.FGD else None
     rankings: dict[PodClass, Int64s] = {}
     hopeless: set[PodClass] = set()
     placed: list[Placed] = []
@@ -55,6 +59,8 @@ def place(
             if asked not in rankings:
                 rankings[asked] = draw.permutation(len(free))
             score = -rankings[asked][nodes]
+        elif fragments is not None:
+            score = -fragments.rise(asked, nodes, free)
         else:
             left = free[np.ix_(nodes, columns)] - checker.wanted(asked)[columns]
             share = left if taste is Taste.LEAST else capacity[nodes] - left
