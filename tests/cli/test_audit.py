@@ -195,6 +195,22 @@ def test_nodes_that_could_be_empty(tmp_path: Path) -> None:
     assert verified(tmp_path, audit, dump) == 0
 
 
+def test_an_empty_node_that_replaces_several(tmp_path: Path) -> None:
+    """Four nodes of two cores are full, and one of eight is empty: it holds the pods of all four."""
+    objects = [*(node(f"n{number}", "2") for number in range(4)), node("large", "8")]
+    objects += [running(f"r{number}", f"n{number}") for number in range(4)]
+    dump = tmp_path / "now.json"
+    audit = audit_of(dump, objects)
+    empty = finding(audit, "EmptyNodes")
+    assert (empty["now"], empty["atLeast"], empty["atMost"]) == (4, 3, 3)
+    assert "the plan empties 4 and fills 1 empty node" in empty["sentence"]
+    assert verified(tmp_path, audit, dump) == 0
+    some = audit_of(dump, objects, most_moves=3)
+    assert finding(some, "EmptyNodes")["atLeast"] == 2
+    assert verified(tmp_path, some, dump) == 0
+    assert finding(audit_of(dump, objects, most_moves=1), "EmptyNodes")["atLeast"] == 0
+
+
 def with_gpus(manifest: Manifest, gpus: int) -> Manifest:
     """A node that offers, or a pod that asks for, so many GPUs."""
     if manifest["kind"] == "Node":

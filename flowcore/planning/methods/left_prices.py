@@ -57,7 +57,7 @@ def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
     classes = np.nonzero(usable)[0]
     if not len(classes):
         return prices
-    merged = _merged(pools, classes, weights)
+    merged = merged_classes(pools, classes, weights)
     member = np.zeros((int(merged.max()) + 1, len(classes)))
     member[merged, np.arange(len(classes))] = pools.pods[classes]
     pods = member.sum(axis=1)
@@ -122,7 +122,7 @@ def pools_of(counts: Sequence[FitCounts], room: Int64s) -> Int64s:
     return pools
 
 
-def _merged(pools: PooledRoom, classes: Int64s, weights: Int64s) -> Int64s:
+def merged_classes(pools: PooledRoom, classes: Int64s, weights: Int64s) -> Int64s:
     """int64[K]: the merged class of each class."""
     sizes, fits = pools.requests[classes], pools.counts[classes] > 0
     kinds = list(fits.T.astype(np.int64))
