@@ -25,7 +25,7 @@ _LEAST_REPLACED = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _Needs:
     """What pods of a class need.
 
     Attributes:
@@ -70,7 +70,7 @@ class Consolidation:
         """
         self._snapshot, self._index = cluster.snapshot, cluster.snapshot.table.index
         running = self._snapshot.running
-        self._asked: dict[PodClass, _Asked] = {}
+        self._asked: dict[PodClass, _Needs] = {}
         self._looks = _MOST_LOOKS
         self._pods = {self._index[name]: {pod.key: pod for pod in pods} for name, pods in pods_on.items()}
         self._free = self._snapshot.free.copy()
@@ -139,7 +139,7 @@ class Consolidation:
         """Moves all pods of a node, or none."""
         done, rank, self._rank[node] = len(self._done), self._rank[node], -1
         for pod in sorted(self._pods[node].values(), key=lambda pod: -self._needs(pod).size):
-            if not (self._rehome(pod, node) or (others and self._make_room(pod, node))):
+            if not (self._rehome(pod, node) or (others and self._swap_in(pod, node))):
                 self._undo(done)
                 self._rank[node] = rank
                 return False
@@ -154,7 +154,7 @@ class Consolidation:
             self._move(pod, node, target)
         return target >= 0
 
-    def _make_room(self, pod: RunningPod, node: int) -> bool:
+    def _swap_in(self, pod: RunningPod, node: int) -> bool:
         """Moves a pod to where another one moves away for it, if there is one."""
         needs, places = self._needs(pod), self._places
         self._looks -= len(places) // _PODS_A_LOOK
@@ -211,13 +211,13 @@ class Consolidation:
             self._move(pod, target, node)
             self._done.pop()
 
-    def _needs(self, pod: RunningPod) -> _Asked:
+    def _needs(self, pod: RunningPod) -> _Needs:
         asked = self._asked.get(pod.pod_class)
         if asked is None:
             amounts = self._snapshot.vector(pod.pod_class.requests)
             usable = static_fits(pod.pod_class, EMPTY_SIGNATURE, self._snapshot)
             size = float((amounts / np.maximum(self._snapshot.allocatable.max(axis=0), 1)).max())
-            asked = self._asked[pod.pod_class] = _Asked(amounts, amounts > 0, usable, size)
+            asked = self._asked[pod.pod_class] = _Needs(amounts, amounts > 0, usable, size)
         return asked
 
 
