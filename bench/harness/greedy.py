@@ -16,7 +16,7 @@ from openb import GPU
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pods import PodClass
 from harness.rechecks import Checker, Int64s, Placed
-from harness.whole_fragments import WholeFragments
+from harness.whole_fragments import Float64s, WholeFragments
 
 _MOST = 100
 
@@ -58,7 +58,7 @@ def place(
         if taste is Taste.PREFERENCE:
             if asked not in rankings:
                 rankings[asked] = draw.permutation(len(free))
-            score = -rankings[asked][nodes]
+            score: Int64s | Float64s = -rankings[asked][nodes]
         elif fragments is not None:
             score = -fragments.rise(asked, nodes, free)
         else:
