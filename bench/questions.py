@@ -1,4 +1,4 @@
-"""How long answers about a cluster take (`thalweg why`, `what-if`, `headroom`), beside one plan of the same cluster.
+"""How long answers about a cluster take (`thalweg why`, `what-if`, `headroom`, `audit`), beside one plan of it.
 
     python bench/questions.py
     python bench/questions.py --nodes 1000 -o json
@@ -11,7 +11,7 @@ plans or more; a failed zone plans a third of the running pods anew, so that que
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from harness.scenarios import NOW, large_scenario
 from harness.tables import console, print_conditions
 from rich.table import Table
 
+from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
 from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Change, Scenario, plan_scenario
@@ -76,6 +77,11 @@ def _headroom(scenario: Scenario, question: str, query: HeadroomQuery) -> tuple[
     return question, fits or first
 
 
+def _audit(scenario: Scenario) -> tuple[str, str]:
+    findings = answer_audit(scenario, AuditQuery(), _CONTEXT).findings
+    return "an audit", ", ".join(f"{each.name} {each.at_least} to {each.at_most}" for each in findings)
+
+
 def _questions(scenario: Scenario) -> Iterator[Callable[[], tuple[str, str]]]:
     """Each gives the question and the answer in words."""
     node, waiting = next(iter(scenario.cluster.nodes)), next(iter(scenario.cluster.waiting))
@@ -93,12 +99,18 @@ def _questions(scenario: Scenario) -> Iterator[Callable[[], tuple[str, str]]]:
 
 def measure(nodes: int, pods: int) -> Iterator[Row]:
     """A row for each question to a cluster of so many nodes, where so many pods wait."""
-    scenario = large_scenario(nodes, pods)
+    yield from _rows(large_scenario(nodes, pods), _questions)
+    yield from _rows(large_scenario(nodes, pods, movable=True), lambda scenario: [lambda: _audit(scenario)])
+
+
+def _rows(
+    scenario: Scenario, questions: Callable[[Scenario], Iterable[Callable[[], tuple[str, str]]]]
+) -> Iterator[Row]:
     plan_scenario(scenario, NOW)  # what is computed once for a cluster
-    for ask in _questions(scenario):
+    for ask in questions(scenario):
         plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
         seconds, (question, answer) = _timed(ask)
-        yield Row(nodes, question, plan, seconds, answer)
+        yield Row(len(scenario.cluster.nodes), question, plan, seconds, answer)
 
 
 def _timed(call: Callable[[], _Answer]) -> tuple[float, _Answer]:

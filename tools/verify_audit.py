@@ -499,7 +499,7 @@ class Bound:
         insist(len({name for name, _ in priced} & dump.nodes.keys()) == len(priced), "a node is priced twice, or none")
         for name, prices in priced:
             self._prices[name] = tuple(prices.get(resource, 0) for resource in self._resources)
-        every = {price for prices in {*self._prices.values(), (self.parts - 1,)} for price in prices}
+        every = [price for prices in (*self._prices.values(), (self.parts - 1,)) for price in prices]
         insist(all(type(price) is int and price >= 0 for price in every), "a price or its parts are no whole number")
         away, staying = set(gone), dict[Kind, Counter[str]]()
         taken, held = dict.fromkeys(dump.nodes, nothing), dict.fromkeys(dump.nodes, nothing)

@@ -16,10 +16,11 @@ NOW = 1_770_000_000.0
 _PODS_PER_NODE = 12
 #: Nodes with a disk that more pods want than have room there.
 _WITH_DISK = 10
+_OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "all", "uid": "all", "controller": True}
 _ZONE, _HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
-def large_scenario(nodes: int, waiting: int, seed: int = 0) -> Scenario:
+def large_scenario(nodes: int, waiting: int, seed: int = 0, *, movable: bool = False) -> Scenario:
     """A cluster of 16-core nodes in three zones, a tenth of them tainted, with 12 running pods on each.
 
     Of the waiting pods four in ten fit. One in ten each is too large, wants a label that no node has, has a constraint
@@ -27,10 +28,11 @@ def large_scenario(nodes: int, waiting: int, seed: int = 0) -> Scenario:
 
     Args:
         waiting: how many pods wait, 20 at least.
+        movable: whether running pods have a controller, so that they may be moved.
     """
     scenario, generator = Scenario(), random.Random(seed)
     reader = ObjectReader(Edits(scenario), NOW, BUILT_IN_MODELS)
-    for each in (*_nodes(nodes), _policy(), *_running(nodes, generator), *_waiting(waiting)):
+    for each in (*_nodes(nodes), _policy(), *_running(nodes, generator, movable=movable), *_waiting(waiting)):
         reader.put(each, each["kind"])
     return scenario
 
@@ -54,11 +56,12 @@ def _policy() -> dict[str, Any]:
     return {"kind": "FlowSchedulingPolicy", "metadata": {"name": "alone"}, "spec": spec}
 
 
-def _running(nodes: int, generator: random.Random) -> Iterator[dict[str, Any]]:
+def _running(nodes: int, generator: random.Random, *, movable: bool) -> Iterator[dict[str, Any]]:
+    metadata = {"ownerReferences": [_OWNER]} if movable else {}
     for at in range(nodes):
         for number in range(_PODS_PER_NODE):
             cpu = generator.choice(("500m", "1", "1500m"))
-            yield _pod(f"r{at:05}-{number}", cpu, nodeName=f"n{at:05}", status={"phase": "Running"})
+            yield _pod(f"r{at:05}-{number}", cpu, metadata, nodeName=f"n{at:05}", status={"phase": "Running"})
 
 
 def _waiting(count: int) -> Iterator[dict[str, Any]]:

@@ -306,8 +306,9 @@ class ApiServer:
         claims = () if reservation is None else reservation.device_claims
         told = next((planned.name for planned in claims if planned.requests), None)
         assert self.devices.told.get(write.pod.uid) == told, f"{write.pod.key} is bound, and names another claim"
-        if told is None:
-            offered = dict(self.nodes[write.node].allocatable)
+        # Who binds may not know yet that the node is gone.
+        if told is None and (node := self.nodes.get(write.node)) is not None:
+            offered = dict(node.allocatable)
             assert all(offered.get(extended.resource) for extended in write.pod.extended), "bound without devices"
         for planned in claims:
             known = self.devices.claims[planned.key]
