@@ -33,7 +33,8 @@ class PlanUnderWay:
         #: Of each pod that was looked at its priority, and whether it is placed with others or not at all.
         self._known: dict[str, tuple[int, bool]] = {}
         #: How many of them have each priority, and how many that are placed with others or not at all.
-        self._priorities, self._in_groups = Counter[int](), Counter[int]()
+        self._priorities: Counter[int] = Counter()
+        self._in_groups: Counter[int] = Counter()
         self._counted = CountedPods()
 
     def add(self, pod: Pod, policy: Policy) -> None:
