@@ -45,6 +45,8 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
         if place is None:
             return Advice(managed=True, hold=True)
         is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
+        if _takes_devices_beside(state, pod, place.node):
+            return Advice(managed=True, hold=True)
         if must_follow or not is_rejected:
             # The room that an equal pod holds there will be its own.
             holder = ledger.reservations[place.holder]
@@ -92,6 +94,21 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
         # Where an autoscaler comes first, only a round knows how long the pod has waited.
         may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
     )
+
+
+def _takes_devices_beside(state: SteeringState, pod: Pod, node: str) -> bool:
+    """Whether a pod would get devices on a node while a pod that we bind gets some there.
+
+    kube-scheduler takes the first devices that are free as far as it knows. Once the watch shows what we wrote, so does
+    its own when it tries the pod again.
+    """
+    if pod.pod_class.devices is None:
+        return False
+    cluster, ledger = state.cluster, state.ledger
+    beside = (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
+    planned = (claim for each in beside if each.phase is Phase.PREPARING for claim in each.device_claims)
+    known = (cluster.devices.claims.get(claim.key) for claim in planned)
+    return any(claim is None or claim.allocation is None for claim in known)
 
 
 def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
