@@ -1,4 +1,4 @@
-"""Amounts of resources as text: exact as Kubernetes writes them, or rounded for people."""
+"""Amounts of resources as text: exact as Kubernetes writes them, or rounded for people. Numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -46,3 +46,8 @@ def short_bytes(amount: int, *, round_up: bool = False) -> str:
 def _short(amount: int, unit: int, *, round_up: bool) -> str:
     hundredths = -(-100 * amount // unit) if round_up else (200 * amount + unit) // (2 * unit)
     return f"{hundredths / 100:.2f}".rstrip("0").rstrip(".")
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: "1 core", "2,990 pods"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

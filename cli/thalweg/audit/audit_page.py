@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Final
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.audit.answer_audit import AuditAnswer
 from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
 from flowcore.questions.scenario.reading.moment import moment_text, seconds_of
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts
 from thalweg.questions.status import age
-from thalweg.terminal.tables import counted
 
 #: Rows of a table; ``-o json`` has all.
 _MAX_ROWS: Final = 500

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from flowcore.model.amount_text import counted
 from flowcore.model.policies import ReschedulingReason
 from flowcore.questions.audit.apply_plan import ApplicableStep, ApplyAnswer, ApplyQuery, answer_apply
 from flowcore.questions.audit.finding import StepAction
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 _HEADER: Final = ("STEP", "DO", "POD", "FROM", "TO", "PRICE", "LOST WORK", "BY")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from flowcore.model.amount_text import exact_amount
+from flowcore.model.amount_text import counted, exact_amount
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import NANO, nanos
 from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answer_audit
@@ -23,7 +23,7 @@ from thalweg.audit.figure_texts import figure_texts
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import counted, print_table, stdout_console
+from thalweg.terminal.tables import print_table, stdout_console
 
 #: Steps of a plan that are printed; ``-o json`` has all.
 _MAX_STEPS: Final = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from thalweg_view.pictures.regret import RegretAnswer, RegretLine, RegretQuery, answer_regret
 from thalweg_view.view_data import ViewData
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -12,7 +13,7 @@ from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import counted, print_table, stdout_console
+from thalweg.terminal.tables import print_table, stdout_console
 
 
 def of_dump(scenario: Scenario, query: RegretQuery, context: AnswerContext) -> RegretAnswer:

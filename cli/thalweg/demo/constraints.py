@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flowcore.model.amount_text import counted
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.nodes import Node
@@ -12,7 +13,6 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from thalweg.demo.scene import PodSet, Scene, asks, node
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.terminal.tables import counted
 
 _ZONE = "topology.kubernetes.io/zone"
 

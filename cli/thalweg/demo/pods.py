@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from flowcore.model.amount_text import counted
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.terminal.tables import counted
 
 
 def gpu_node() -> Scene:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from flowcore.model.amount_text import counted
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.planning.round import Eviction, RoundResult, run_round
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
-from thalweg.terminal.tables import counted
 
 _CORES = 1000
 _SSD = (("disk", "ssd"),)

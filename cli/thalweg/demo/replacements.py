@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.model.amount_text import counted
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import REPLACES
@@ -10,7 +11,6 @@ from flowcore.planning.round import RoundResult, run_round
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
-from thalweg.terminal.tables import counted
 
 _CORES = 1000
 _RUNNING = tuple(

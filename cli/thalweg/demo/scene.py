@@ -9,6 +9,7 @@ from typing import Any
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
+from flowcore.model.amount_text import counted
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, PreferredTerm
@@ -18,7 +19,6 @@ from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
-from thalweg.terminal.tables import counted
 
 GI = 1024**3
 _GPU = "nvidia.com/gpu"

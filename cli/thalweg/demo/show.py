@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
+from flowcore.model.amount_text import counted
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from thalweg.demo import constraints, pods
 from thalweg.demo.extender import extender_page
@@ -15,7 +16,7 @@ from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
 from thalweg.demo.scene import Scene, size
 from thalweg.demo.scene_result import SceneResult
-from thalweg.terminal.tables import counted, stdout_console
+from thalweg.terminal.tables import stdout_console
 
 #: More nodes than this are counted in the scene's story and not listed.
 _MOST_LISTED = 10

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from flowcore.model.amount_text import counted
 from flowcore.planning.problem.bounds.bound_notes import sentence
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.comparison import Comparison
@@ -31,7 +32,7 @@ from thalweg.plans.print_comparison import print_comparison
 from thalweg.plans.workload_tables import print_evictions_by_workload, print_workloads
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 _INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
 

@@ -7,10 +7,11 @@ from typing import Final
 
 from rich.console import Console
 
+from flowcore.model.amount_text import counted
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from flowcore.questions.scenario.alternatives.comparison import Comparison
 from thalweg.plans.evictions import some
-from thalweg.terminal.tables import counted, print_table
+from thalweg.terminal.tables import print_table
 
 _GI: Final = 1024**3
 

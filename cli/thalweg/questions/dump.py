@@ -13,13 +13,13 @@ import msgspec
 
 from flowcore.api.gang_parents import rules_in
 from flowcore.api.read_fields import read_fields, read_parent_fields
+from flowcore.model.amount_text import counted
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.reading.moment import DUMPED, moment_text
 from flowcore.questions.scenario.reading.objects import name_of
 from thalweg.sources.asking import run
 from thalweg.sources.cluster_source import listed_objects
 from thalweg.sources.source import SourceError, SourceOptions
-from thalweg.terminal.tables import counted
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[\n'
 _END: Final = b"\n]}\n"

@@ -6,13 +6,13 @@ import click
 import msgspec
 from rich.console import Console
 
-from flowcore.model.amount_text import short_amount
+from flowcore.model.amount_text import counted, short_amount
 from flowcore.planning.problem.left_at_least import counted_amount
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import counted, print_table, stdout_console
+from thalweg.terminal.tables import print_table, stdout_console
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell, and moves in a table; ``-o json`` has all.

@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 import yaml
 
+from flowcore.model.amount_text import counted
 from flowcore.model.errors import ModelError
 from flowcore.model.selectors import is_dns_subdomain
 from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
@@ -23,7 +24,6 @@ from thalweg.questions.headroom import QUESTION
 from thalweg.sources.asking import opened, run
 from thalweg.sources.source import SourceOptions
 from thalweg.terminal.documents import print_document
-from thalweg.terminal.tables import counted
 
 #: Its own controller makes nodes for all pods of a request, or for none.
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -13,12 +13,13 @@ from thalweg_view.rounds import RoundHistory, RoundRow
 from thalweg_view.status import StatusAnswer, StatusQuery, answer_status
 from thalweg_view.view_data import SourceInfo, ViewData
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from flowcore.questions.scenario.reading.moment import parse_moment
 from thalweg.sources.source import SourceOperation
-from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 #: Orders of the waiting workloads, as the key s goes through them.
 _ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {

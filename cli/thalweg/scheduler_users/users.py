@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from flowcore.model.amount_text import counted
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Policy
 from thalweg.wire_objects import Meta, OwnerReference, Pod, Workload
 
@@ -141,14 +142,10 @@ def what_becomes(users: Iterable[SchedulerUser], served: Mapping[str, bool]) -> 
         if not named:
             continue
         running, waiting = sum(each.running for each in named), sum(each.waiting for each in named)
-        said = f"{_counted(len(named), 'object')} {'names' if len(named) == 1 else 'name'} the scheduler {name}, with "
-        said += f"{_counted(running, 'running pod')} and {_counted(waiting, 'waiting pod')}. Running pods run on. "
+        said = f"{counted(len(named), 'object')} {'names' if len(named) == 1 else 'name'} the scheduler {name}, with "
+        said += f"{counted(running, 'running pod')} and {counted(waiting, 'waiting pod')}. Running pods run on. "
         if by_kube_scheduler:
             said += f"Waiting, new and restarted pods need a kube-scheduler with a profile {name}. Without one they"
         else:
             said += "Without Thalweg waiting, new and restarted pods"
         yield f"{said} wait for ever, without an Event."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.scenario import Scenario
-from thalweg.terminal.tables import counted
 
 #: Work that is done sooner shows nothing.
 _DELAY_SECONDS: Final = 2.0

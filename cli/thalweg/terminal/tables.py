@@ -57,8 +57,3 @@ def print_truncated(console: Console, count: int) -> None:
     """Prints how many of ``count`` rows the table leaves out, if any."""
     if count > MAX_ROWS:
         console.print(f"... and {count - MAX_ROWS} more; -o json has them all")
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun: "1 core", "2,990 pods"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

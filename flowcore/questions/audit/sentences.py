@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.audit.finding import StepAction, WitnessStep
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun: "1 pod", "2,990 pods"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def do(number: int, verb: str) -> str:

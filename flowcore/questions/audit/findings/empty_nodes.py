@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.model.amount_text import counted
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.round import run_round
 from flowcore.questions.audit.audited_cluster import AuditedCluster
@@ -17,7 +18,7 @@ from flowcore.questions.audit.counted_room import CountedRoom, RoomPrices
 from flowcore.questions.audit.finding import PARTS, AuditFinding, FindingKind, PriceBound, StepAction, WitnessStep
 from flowcore.questions.audit.findings.consolidation import Consolidation, PodMove, in_legal_order
 from flowcore.questions.audit.findings.fewest_nodes import FewestNodes, fewest_nodes
-from flowcore.questions.audit.sentences import counted, do, plan_words
+from flowcore.questions.audit.sentences import do, plan_words
 from flowcore.questions.audit.witness import lost_seconds, prices_of
 
 

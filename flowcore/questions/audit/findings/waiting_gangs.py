@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.model.amount_text import counted
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.counted_room import WEIGHT, CountedRoom, RoomPrices
 from flowcore.questions.audit.finding import PARTS, AuditFinding, CountedGang, FindingKind, WitnessStep
-from flowcore.questions.audit.sentences import counted, do, plan_words
+from flowcore.questions.audit.sentences import do, plan_words
 from flowcore.questions.audit.witness import steps_of
 
 

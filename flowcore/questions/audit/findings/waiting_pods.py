@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.counted_room import WEIGHT, CountedRoom
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, WitnessStep
-from flowcore.questions.audit.sentences import counted, do, plan_words
+from flowcore.questions.audit.sentences import do, plan_words
 from flowcore.questions.audit.witness import steps_of
 
 

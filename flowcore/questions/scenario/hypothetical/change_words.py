@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from flowcore.model.amount_text import counted
 from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, WorkloadCount
 
 
@@ -35,16 +36,16 @@ def change_sentence(change: WorkloadChange) -> str:
 
 def _parts(before: WorkloadCount, after: WorkloadCount) -> Iterator[str]:
     if not after.pods:
-        yield f"{_count(before.pods, 'pod')} gone"
+        yield f"{counted(before.pods, 'pod')} gone"
         return
     if not before.pods:
-        yield f"{_count(after.pods, 'new pod')}, {after.placed:,} with a node"
+        yield f"{counted(after.pods, 'new pod')}, {after.placed:,} with a node"
         return
     gone = before.pods - after.pods
     if gone > 0:
-        yield f"{_count(gone, 'pod')} gone"
+        yield f"{counted(gone, 'pod')} gone"
     elif gone:
-        yield _count(-gone, "new pod")
+        yield counted(-gone, "new pod")
     if before.placed - gone != after.placed:
         yield f"with a node {before.placed:,} -> {after.placed:,} of {after.pods:,}"
     if before.moved != after.moved:
@@ -63,7 +64,3 @@ def _more(number: int, singular: str, several: str, more: str = "more ") -> str:
         return ""
     word = more if number > 0 else "fewer "
     return f"{abs(number):,} {word}{singular if abs(number) == 1 else several}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
