@@ -97,11 +97,14 @@ def to_preempt(advice: Advice, candidates: Mapping[str, MetaVictims | None]) -> 
 
     For a managed pod these are the plan's node and victims, whatever candidates there are: kube-scheduler looks the
     node and the pods up by name and UID. No node: it evicts nobody. Where kube-scheduler may choose, the candidates
-    stay that violate no PodDisruptionBudget. For pods that no policy steers all candidates stay.
+    stay that violate no PodDisruptionBudget. For pods that no policy steers all candidates stay. A pod that gets a node
+    in a moment has nobody evicted.
 
     A node without victims is never returned: kube-scheduler treats it as an error of the whole answer, and null ends
     its process.
     """
+    if advice.spares:
+        return ExtenderPreemptionResult({})
     if advice.managed and not advice.may_preempt:
         return ExtenderPreemptionResult(
             {node: MetaVictims([MetaPod(uid) for uid in uids]) for node, uids in advice.victims.items() if uids}

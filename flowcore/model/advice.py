@@ -50,6 +50,7 @@ class Advice(msgspec.Struct, frozen=True):
         scores: what prioritize says of nodes, 0 (dearest) to 10 (cheapest); nodes not named score 0.
         victims: UIDs of the pods that leave a node for it, by node.
         may_preempt: whether kube-scheduler may choose whom it evicts for a managed pod.
+        spares: whether nobody is to be evicted for it now, whoever it is: it gets a node in a moment.
     """
 
     known: bool = True
@@ -61,3 +62,4 @@ class Advice(msgspec.Struct, frozen=True):
     scores: Mapping[str, int] = msgspec.field(default_factory=dict)
     victims: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
     may_preempt: bool = False
+    spares: bool = False

@@ -32,7 +32,17 @@ def devices(node: str, number: int) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def published(scene: ClusterScenario) -> AsyncIterator[None]:
-    """One device on a, two on b, none on c; a class of them and a template for claims of one."""
+    """One device on a, two on b, none on c; a class of them and a template for claims of one.
+
+    Devices have the same names in each test. kube-scheduler may learn after us that one of the test before is free, and
+    would refuse the plan.
+    """
+
+    async def are_free() -> bool:
+        claims = await scene.api.list(f"/apis/{API}/resourceclaims")
+        return not any(claim.get("status", {}).get("allocation") for claim in claims)
+
+    await until(are_free, 60, lambda: "claims of the test before to have no devices")
     expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].model == "h100"'
     gpu = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "h100"},
            "spec": {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": RESOURCE}}  # fmt: skip

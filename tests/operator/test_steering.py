@@ -4,13 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.events import PricesPlanned
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 from thalweg_operator.reservations.steering.records.planned_prices import NO_ROOM
 
@@ -20,15 +18,6 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadCons
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
-from flowcore.model.resource_claims import (
-    AllocatedDevice,
-    ClaimAllocation,
-    ClaimingPod,
-    PlannedClaim,
-    PodClaim,
-    ResourceClaim,
-)
-from flowcore.model.resource_slices import DeviceId
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.volumes import ClaimVolume
 
@@ -1015,24 +1004,3 @@ def test_somebody_nominates_for_room_that_is_taken(world: SteeredCluster) -> Non
     world.change_pod(pod.key, nominated_node="a")
     world.show()
     assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
-
-
-def test_pods_that_get_devices_of_one_node_take_turns() -> None:
-    """kube-scheduler takes the first devices that it knows as free: what the binder is writing it does not know yet."""
-    world, devices = SteeredCluster(), ClaimingPod(NAMESPACE, "p", "u", (PodClaim("gpu", template="t"),))
-    pod = world.pod(pod_class=msgspec.structs.replace(CLASS, devices=devices))
-    plain = world.pod("plain", "v")
-    ours = world.pod("ours", "w")
-    world.show()
-    assert world.plan_pod(pod.key, "a")
-    assert world.plan_pod(plain.key, "a")
-    assert world.bind(ours.key, "a")
-    allocation = ClaimAllocation((AllocatedDevice("r", DeviceId("gpu.example.com", "a", "gpu-0")),))
-    planned = PlannedClaim(NAMESPACE, "c", "c", allocation)
-    world.ledger.change(ours.key, device_claims=(planned,))
-    assert world.ask(pod.key, ["a"]) == ("steered", ["a"]), "nothing is written yet"
-    world.ledger.change(ours.key, phase=Phase.PREPARING)
-    assert world.ask(pod.key, ["a"]) == ("held", [])
-    assert world.ask(plain.key, ["a"]) == ("steered", ["a"])
-    world.cluster.devices.set_claim(planned.key, ResourceClaim(NAMESPACE, "c", "c", allocation=allocation))
-    assert world.ask(pod.key, ["a"]) == ("steered", ["a"])

@@ -19,6 +19,7 @@ import msgspec
 
 from flowcore.model.device_gates import PRIORITIZED_LIST
 from flowcore.model.devices import DeviceClass
+from flowcore.model.nodes import Node
 from flowcore.model.resource_claims import EXTENDED_RESOURCES, MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
 
 #: Codes of kube-scheduler's verdicts.
@@ -82,6 +83,28 @@ def named_claims(pod: ClaimingPod, claims: Claims) -> dict[str, ResourceClaim]:
     made = dict(pod.made)
     named = {each.name: claims.get((pod.namespace, each.claim or made.get(each.name, ""))) for each in pod.claims}
     return {name: claim for name, claim in named.items() if claim is not None}
+
+
+def lacks_devices(pod: ClaimingPod, claims: Claims, extended: Mapping[str, tuple[str, str]], node: Node) -> bool:
+    """Whether devices are still to be chosen for a pod on a node.
+
+    Args:
+        extended: uid of a pod -> the key of the claim for its extended resources.
+    """
+    made, offered = dict(pod.made), dict(node.allocatable)
+    for named in pod.claims:
+        if named.name == EXTENDED_RESOURCES:
+            if pod.extended and all(offered.get(resource) for resource in pod.extended_resources):
+                continue  # the node offers them itself
+            claim = claims.get(extended.get(pod.uid, ("", "")))
+        else:
+            name = named.claim or made.get(named.name)
+            if name == "":
+                continue  # no claim is needed
+            claim = claims.get((pod.namespace, name or ""))
+        if claim is None or claim.allocation is None:
+            return True
+    return False
 
 
 def own_claims(pod: ClaimingPod, claims: Claims) -> tuple[ResourceClaim, ...]:

@@ -10,6 +10,7 @@ from flowcore.model.devices import may_be_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.resources import PODS
+from flowcore.rules.devices.pod_claims import lacks_devices
 from flowcore.rules.filters.node_ports import clash
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -101,7 +102,7 @@ def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list
     being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
     ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
     between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself. It knows
-    nothing of NUMA zones.
+    nothing of NUMA zones, and must not choose devices where the binder does.
     """
     cluster, ledger = state.cluster, state.ledger
     sent_nodes = ledger.in_flight.nodes
@@ -110,6 +111,9 @@ def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list
     if pod.pod_class.numa is not None:
         zoneless = state.numa_zones.nodes_without_zone(pod, nodes).difference(full)
         full += [node for node in nodes if node in zoneless]
+    if pod.pod_class.devices is not None and ledger.device_turns.is_any_binders:
+        known = frozenset(full)
+        full += [node for node in nodes if node not in known and is_binders_turn(state, pod, node)]
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 
 
@@ -134,6 +138,25 @@ def _passing(ledger: Ledger, node: str, besides: str = "") -> list[Pod]:
     """Pods that may be on their way to a node, and have no reservation there."""
     counted = ledger.by_node.get(node, ())
     return [pod for pod in ledger.in_flight.let_through_to(node) if pod.key != besides and pod.key not in counted]
+
+
+def is_binders_turn(state: LedgerState, pod: Pod, node: str) -> bool:
+    """Whether kube-scheduler would choose devices for a pod on a node where the binder does (``DeviceTurns``)."""
+    return state.ledger.device_turns.is_binders(node) and _lacks_devices(state.cluster, pod, node)
+
+
+def is_kube_schedulers_turn(state: LedgerState, node: str) -> bool:
+    """Whether kube-scheduler may be choosing devices on a node."""
+    pods = state.cluster.pods
+    attempts = (pods.get(pod.key, pod) for pod in state.ledger.device_turns.attempts_at(node))
+    return any(_lacks_devices(state.cluster, pod, node) for pod in attempts)
+
+
+def _lacks_devices(cluster: Cluster, pod: Pod, name: str) -> bool:
+    devices, node = pod.pod_class.devices, cluster.nodes.get(name)
+    if devices is None or node is None:
+        return False
+    return lacks_devices(devices, cluster.devices.claims, cluster.devices.extended, node)
 
 
 def conflicts_in_flight(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:

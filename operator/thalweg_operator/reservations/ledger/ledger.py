@@ -23,6 +23,7 @@ from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
 from thalweg_operator.reservations.ledger.records.bound_together import BoundTogether
 from thalweg_operator.reservations.ledger.records.device_claims import DeviceClaimRecords
+from thalweg_operator.reservations.ledger.records.device_turns import DeviceTurns
 from thalweg_operator.reservations.ledger.records.helped import Helped
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
@@ -48,6 +49,7 @@ class Ledger:
         bound_together: groups of pods that are bound once all have what they need before.
         in_flight: what binder and kube-scheduler may not know of each other yet.
         device_claims: claims to devices of pods that we bind, and what others took of devices.
+        device_turns: where kube-scheduler or the binder chooses devices.
         pending: what is remembered of waiting pods, by key.
         arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
@@ -74,6 +76,7 @@ class Ledger:
         self.bound_together = BoundTogether()
         self.in_flight = InFlight()
         self.device_claims = DeviceClaimRecords()
+        self.device_turns = DeviceTurns()
         self.drift = Drift()
         #: Whether changes of the cluster count in ``drift``.
         self.drifts = True
@@ -235,7 +238,9 @@ class Ledger:
         self.bound_together.ended(reservation, fulfilled=fulfilled)
         self.device_claims.replace(reservation, None)
         if reservation.devices_asked_for and not fulfilled:
-            self.device_claims.ended.append(reservation)
+            self.device_claims.ended.append(reservation)  # its turn lasts until they are given back
+        else:
+            self.device_turns.leave(key, reservation.id)
         self._promise_volumes(reservation, None)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node

@@ -11,7 +11,7 @@ from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode, PreemptionPolicy, Steering
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
+from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes, is_binders_turn
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
@@ -31,7 +31,8 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
         return _unknown(cluster, extender_pod)
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or delivery_of(policy).owner is None or pod.unsupported_reason:
-        return Advice(infeasible_nodes=infeasible_nodes(state, pod, nodes))
+        spares = _awaits_turn(state, pod)
+        return Advice(infeasible_nodes=infeasible_nodes(state, pod, nodes), spares=spares)
     if not delivery_of(policy).steered:
         return Advice(managed=True, hold=True)
     # A pod of a gang must not go where it likes.
@@ -45,7 +46,7 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
         if place is None:
             return Advice(managed=True, hold=True)
         is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
-        if _takes_devices_beside(state, pod, place.node):
+        if is_binders_turn(state, pod, place.node):
             return Advice(managed=True, hold=True)
         if must_follow or not is_rejected:
             # The room that an equal pod holds there will be its own.
@@ -91,24 +92,16 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
         managed=True,
         infeasible_nodes=infeasible_nodes(state, pod, nodes),
         scores={} if prices is None else scores_by_node(prices),
+        spares=_awaits_turn(state, pod),
         # Where an autoscaler comes first, only a round knows how long the pod has waited.
         may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
     )
 
 
-def _takes_devices_beside(state: SteeringState, pod: Pod, node: str) -> bool:
-    """Whether a pod would get devices on a node while a pod that we bind gets some there.
-
-    kube-scheduler takes the first devices that are free as far as it knows. Once the watch shows what we wrote, so does
-    its own when it tries the pod again.
-    """
-    if pod.pod_class.devices is None:
-        return False
-    cluster, ledger = state.cluster, state.ledger
-    beside = (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
-    planned = (claim for each in beside if each.phase is Phase.PREPARING for claim in each.device_claims)
-    known = (cluster.devices.claims.get(claim.key) for claim in planned)
-    return any(claim is None or claim.allocation is None for claim in known)
+def _awaits_turn(state: SteeringState, pod: Pod) -> bool:
+    """Whether a pod was refused a node for a moment only: nobody is to be evicted for it on another one."""
+    nodes = state.ledger.device_turns.kept_off.get(pod.key, ())
+    return any(is_binders_turn(state, pod, node) for node in nodes)
 
 
 def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:

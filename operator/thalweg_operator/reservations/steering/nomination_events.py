@@ -18,6 +18,7 @@ from thalweg_operator.reservations.effects import (
     WakePod,
 )
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
+from thalweg_operator.reservations.ledger.feasibility import is_binders_turn
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.advise import awaits_plan, is_taken_back, watched_pod
@@ -180,6 +181,9 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     if ledger.in_flight.is_let_through(key) and not event.passed:
         may_lack(state, pod)  # the attempt in which it was let through has failed
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
+    if pod.pod_class.devices is not None:
+        ledger.device_turns.let_through(pod, frozenset(event.passed), now)
+        _keep_off(state, pod, event)
     reservation = nomination_of(ledger, key)
     if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):
         reservation = ledger.change(key, crowded=not reservation.crowded)
@@ -210,6 +214,14 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
             check_later(state, key, GRACE)
     if event.outcome == "held":
         _held(state, pod, reservation, asked.nominated)
+
+
+def _keep_off(state: SteeringState, pod: Pod, event: SchedulerAnswered) -> None:
+    """Remembers from which nodes the binder's turn kept a pod with claims that got none."""
+    nomination, turns = nomination_of(state.ledger, pod.key), state.ledger.device_turns
+    planned = () if nomination is None else (nomination.node,)
+    nodes = () if event.passed else (*event.advice.infeasible_nodes, *planned)
+    turns.keep_off(pod.key, frozenset(node for node in nodes if is_binders_turn(state, pod, node)))
 
 
 def _cause(state: SteeringState, asked: ExtenderPod, nomination: Reservation | None) -> str:
@@ -255,6 +267,7 @@ def _clear_foreign(state: SteeringState, pod: Pod, nominated: str) -> None:
         and reservation.phase is Phase.FOREIGN
         and nominated == reservation.node
         and record.clearing != reservation.id
+        and not is_binders_turn(state, pod, reservation.node)
     ):
         record.clearing = reservation.id
         state.effects.append(ClearNomination(pod, reservation.id))

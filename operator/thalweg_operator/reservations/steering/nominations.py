@@ -15,6 +15,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import domain_value
 from thalweg_operator.reservations.effects import CountNomination, Log, OpenGate, WakePod
+from thalweg_operator.reservations.ledger.feasibility import is_binders_turn
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
@@ -247,6 +248,8 @@ def check(state: SteeringState, key: str) -> None:
             give_up(state, key, "rejected" if reservation.rejected else "expired")
     elif pod.nominated_node == reservation.node or reservation.writing:
         return  # an older nomination for this node left the same annotation: the write under way is not lost
+    elif is_binders_turn(state, pod, reservation.node):
+        check_later(state, key, GRACE)  # until then each attempt would come to nothing
     elif reservation.retries < _MAX_RETRIES and _is_inconclusive(state, pod, reservation):
         state.effects.append(CountNomination("erased"))
         state.ledger.change(key, retries=reservation.retries + 1)
@@ -281,10 +284,10 @@ def is_too_early(state: SteeringState, reservation: Reservation) -> bool:
 
     Pods that went before their wave keep this one off its node, until the others of its wave have come. Or the pod was
     planned to a node that had come or changed a moment ago, and kube-scheduler has not seen it. If the node has changed
-    since it was planned, the refusal may well be for that.
+    since it was planned, the refusal may well be for that. Or the binder chooses devices there.
     """
     records = state.nominations
-    if records.waves.others_under_way(reservation.pod.key):
+    if records.waves.others_under_way(reservation.pod.key) or is_binders_turn(state, reservation.pod, reservation.node):
         return True
     changed = records.node_changes.get(reservation.node, NEVER)
     as_planned = not state.cluster.node_changed_since(reservation.node, reservation.generation)

@@ -166,6 +166,7 @@ def _policies_changed(state: State, event: PoliciesChanged) -> None:
 def _time_passed(state: State) -> None:
     now = state.now
     nomination_upkeep.time_passed(state)
+    preparing.take_turns(state)
     bindings.send_again(state)
     if now - state.claims_seen >= _CLAIMS_EVERY:
         state.claims_seen = now

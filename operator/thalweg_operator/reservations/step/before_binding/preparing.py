@@ -16,9 +16,11 @@ from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WriteCondition
+from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WakePod, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.feasibility import is_kube_schedulers_turn
+from thalweg_operator.reservations.ledger.records.device_turns import TURN_SECONDS
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.gangs_under_way import has_begun
@@ -52,7 +54,7 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             volumes_shown=(),
             volumes_written=NEVER,
             volumes_told="",
-            devices_asked_for=bool(reservation.device_claims),
+            devices_asked_for=False,
             generation=cluster.generation,
             waits_since=state.now if reservation.volumes else NEVER,
         )
@@ -60,8 +62,77 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
         held = ledger.reservations.get(key)
         if held is None or held.phase is not Phase.PREPARING or held.is_ready:
             continue  # others had all that they need, or cannot have it
-        state.effects += [*volume_steps.writes(cluster, held), *device_steps.writes(cluster, held)]
-        _look_at(state, held)  # some of it may be there since before a restart
+        state.effects += volume_steps.writes(cluster, held)
+        _ask_for_devices(state, held)
+        held = ledger.reservations.get(key)
+        if held is not None and held.phase is Phase.PREPARING:
+            _look_at(state, held)  # some of it may be there since before a restart
+
+
+def _ask_for_devices(state: State, reservation: Reservation) -> None:
+    """Has the claims of a pod written, once it is the binder's turn and kube-scheduler chooses no devices there."""
+    ledger, turns, key = state.ledger, state.ledger.device_turns, reservation.pod.key
+    if not reservation.device_claims:
+        return
+    writes = list(device_steps.writes(state.cluster, reservation))
+    if writes:
+        turn = turns.turn(key)
+        if turn is None and turns.may_begin(key, reservation.node):
+            turns.begin(reservation.pod, reservation.node, reservation.id, state.now)
+            turn = turns.turn(key)
+        if turn is None or turn.reservation != reservation.id:
+            turns.line[key] = None  # an earlier one has its turn until its claims are given back
+            return
+        if is_kube_schedulers_turn(state, reservation.node):
+            return
+        if ledger.device_claims.taken_since(reservation.device_claims, reservation.devices_as_of, slices=False):
+            _give_up(state, reservation, ClaimsState(Progress.TAKEN))
+            return
+        turns.write(key, state.now)
+    else:
+        turns.leave(key, reservation.id)
+    ledger.change(key, devices_asked_for=True)
+    state.effects += writes
+
+
+def take_turns(state: State) -> None:
+    """Time passed: claims are written that waited for that, turns end, and pods are woken that one kept off."""
+    ledger, turns = state.ledger, state.ledger.device_turns
+    turns.forget(state.now)
+    _end_turns(state)
+    for key in list(turns.pods):
+        turn, reservation = turns.turn(key), ledger.reservations.get(key)
+        if turn is None or reservation is None or turn.reservation != reservation.id:
+            continue  # it went with another one, or its claims are being given back
+        if turn.until <= state.now and reservation.phase is Phase.PREPARING:
+            problem = f"its claims could not be allocated on {reservation.node} within {TURN_SECONDS:g} s"
+            _give_up(state, reservation, ClaimsState(Progress.FAILED, problem))
+        elif not reservation.devices_asked_for:
+            _ask_for_devices(state, reservation)
+    for key in list(turns.line):
+        if turns.are_most:
+            break
+        waiting = ledger.reservations.get(key)
+        if waiting is not None:  # else it went with another one
+            _ask_for_devices(state, waiting)
+    for key in turns.let_in():
+        pod = state.cluster.waiting.get(key)
+        if pod is not None:
+            # What woke it came before its node was open.
+            state.effects.append(WakePod(pod, unseen=False))
+
+
+def _end_turns(state: State) -> None:
+    """Ends turns of reservations that have ended, once what they wrote is given back, or that takes too long."""
+    ledger, turns = state.ledger, state.ledger.device_turns
+    for key in list(turns.pods):
+        turn, reservation = turns.turn(key), ledger.reservations.get(key)
+        if turn is None or (
+            reservation is not None and reservation.id == turn.reservation and reservation.phase is Phase.PREPARING
+        ):
+            continue
+        if turn.until + TURN_SECONDS <= state.now or not ledger.device_claims.is_releasing(turn.pod):
+            turns.end(key)
 
 
 def answered(state: State, write: Allocate | BindClaim, answer: Answer, reason: str) -> None:
@@ -166,6 +237,8 @@ def _look_at(state: State, reservation: Reservation) -> None:
         if claims.progress not in (Progress.PENDING, Progress.READY):
             _give_up(state, reservation, claims)
             return
+    if devices.is_written:
+        ledger.device_turns.leave(key, reservation.id)
     known = reservation.volumes_shown, reservation.is_ready, reservation.waits_since
     shown, is_ready = volume_steps.shown(cluster, reservation), volumes.progress is devices.progress is Progress.READY
     waits_since = state.now if reservation.waits_since == NEVER and devices.is_written else reservation.waits_since
