@@ -65,6 +65,7 @@ async def test_absent_measured_away_and_back(
     control, api = plane
     await api.create_many([measurable_node(control, name, cpu="4") for name in ("busy", "idle")])
     await scene.policy("own", selects={"podSelector": {}}, cost={"utilisation": "Measured"})
+    await scene.ready("busy", "idle")
     # By requests the node "busy" is empty, by use the other one is.
     await scene.create("greedy", "100m", nodeName="busy", annotations=using("3500m"))
     for number in range(3):

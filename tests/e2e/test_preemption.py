@@ -32,6 +32,7 @@ async def full_nodes(
     await scene.policy("own", selects={"podSelector": {}})
     await scene.priority_class("urgent", 1000)
     await scene.nodes(*names, cpu="4", taints=taints)
+    await scene.ready(*names)
     for node in names:
         for letter in "ab":
             pod = scene.pod(f"{node}-{letter}", "2", scheduler=SCHEDULER_NAME, labels=labels, nodeName=node)

@@ -49,6 +49,20 @@ class ClusterScenario:
         """Creates nodes that are alike."""
         await self.api.create_many([node(name, **options) for name in names])
 
+    async def ready(self, *names: str) -> None:
+        """Returns once nodes are Ready. KWOK may never start a pod that was bound to a node before.
+
+        It lists the pods of a node when it has written the node's lease, and passes them over while its watch does not
+        show that lease (kwok pkg/kwok/controllers, Held).
+        """
+
+        def is_ready(each: Mapping[str, Any]) -> bool:
+            conditions = each["status"].get("conditions", [])
+            return any((known["type"], known["status"]) == ("Ready", "True") for known in conditions)
+
+        for name in names:
+            await self.api.wait_for(f"/api/v1/nodes/{name}", is_ready)
+
     def pod(self, name: str, cpu: str | None = "100m", **options: Any) -> dict[str, Any]:
         """A pod of this test's namespace, not created yet."""
         return pod(name, cpu=cpu, namespace=self.namespace, **{"scheduler": self.scheduler, **options})
@@ -218,7 +232,10 @@ class ClusterScenario:
             check_legal(oracle, nodes, judged, await self.api.list("/api/v1/namespaces"), scheduler)
 
     async def clean_up(self) -> None:
-        """Deletes nodes, policies, queues, workloads and pods, and waits until they are gone."""
+        """Deletes nodes, policies, queues, workloads and pods, and waits until they are gone.
+
+        A test that fails may leave pods with finalizers. These are taken away: no later test waits for them.
+        """
         for kind in _WORKLOADS:
             path = f"/apis/{kind.replace('/', f'/v1/namespaces/{self.namespace}/')}"
             await insist(lambda path=path: self.api.delete(path, propagationPolicy="Background"))
@@ -229,7 +246,11 @@ class ClusterScenario:
             # Their controllers may make some more before they notice. To delete 20,000 at once may take the API server
             # longer than it gives a request: it goes on with the next one.
             try:
-                left = {each["metadata"]["namespace"] for each in await self.api.list("/api/v1/pods")}
+                pods = await self.api.list("/api/v1/pods")
+                for known in [each["metadata"] for each in pods if each["metadata"].get("finalizers")]:
+                    path = f"/api/v1/namespaces/{known['namespace']}/pods/{known['name']}"
+                    await insist(lambda path=path: self.api.patch(path, {"metadata": {"finalizers": None}}))
+                left = {each["metadata"]["namespace"] for each in pods}
                 for each in left:
                     await self.api.delete(f"/api/v1/namespaces/{each}/pods", gracePeriodSeconds="0")
             except ApiError as error:
