@@ -69,7 +69,7 @@ class DeviceTurns:
         self._attempts_at: dict[str, set[str]] = {}
         self._turns: dict[str, BinderTurn] = {}
         #: How many of these each node has.
-        self._turns_at: dict[str, int] = {}
+        self._turns_at: Counter[str] = Counter()
         #: Nodes where a turn ended -> until when they stay closed; infinity: until that long after the next ``forget``.
         self._settling: dict[str, float] = {}
         #: Nodes on which no turn may begin until then.
@@ -89,7 +89,7 @@ class DeviceTurns:
         kube-scheduler nominates the node before it writes claims (schedule_one.go bindingCycle, since 1.35).
         """
         key, attempt = pod.key, self._attempts.get(pod.key)
-        if pod.node_name:
+        if pod.node_name and key in self.kept_off:
             self.keep_off(key, frozenset())
         if attempt is None:
             return
@@ -153,7 +153,7 @@ class DeviceTurns:
         """A turn begins, for the claims of one of the binder's pods, which has none."""
         self.line.pop(pod.key, None)
         self._turns[pod.key] = BinderTurn(pod, node, reservation, now + TURN_SECONDS)
-        self._turns_at[node] = self._turns_at.get(node, 0) + 1
+        self._turns_at[node] += 1
 
     def write(self, key: str, now: float) -> None:
         """kube-scheduler's attempts have ended: the claims are being written."""
