@@ -11,6 +11,7 @@ from typing import Final
 import click
 from click.shell_completion import ShellComplete
 
+from thalweg.commands.audit import audit
 from thalweg.commands.dump import dump
 from thalweg.commands.headroom import headroom
 from thalweg.commands.old_names import OLD_TOP
@@ -28,7 +29,7 @@ _FILES: Final = ":0"
 @click.group(cls=Program, plans=PLANS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="thalweg", prog_name="kubectl-thalweg")
 def main() -> None:
-    """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.
+    """Ask Thalweg's operator: why a pod waits, what would help, what is planned, and what placement costs.
 
     Kubeconfig, context and namespace are those of kubectl. The operator answers where it has a view: view.enabled in
     the chart. Without one the command lists the objects and plans here, as with --direct. Options follow the command:
@@ -44,7 +45,7 @@ def main() -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (why, plan, what_if, headroom, status, dump, OLD_TOP):
+for _command in (why, plan, what_if, headroom, audit, status, dump, OLD_TOP):
     main.add_command(_command)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from support.audited_clusters import as_list, best, drawn, most_joined
 from support.cli import Manifest, node, pod, thalweg
 from support.verified_audits import audit_of, finding, running, verified
+from thalweg import plugin
 
 #: Clusters that the default tier draws, and both tiers together.
 _QUICK, _ALL = 20, 200
@@ -410,6 +412,37 @@ def test_the_text_for_people(tmp_path: Path) -> None:
     assert "the findings are WaitingPods, WaitingGangs" in refused.stderr
 
 
+def test_an_audit_fits_a_screen_whatever_is_missing(tmp_path: Path) -> None:
+    """Hundreds of pods of one PriorityClass that the files lack have one line, and so have other schedulers' queues."""
+    objects = small()
+    for number in range(300):
+        objects.append(pod(f"more-{number}", "9"))
+        objects[-1]["spec"] |= {"priorityClassName": "urgent", "schedulerName": ("volcano", "kai")[number % 2]}
+    dump, page = tmp_path / "now.json", tmp_path / "audit.html"
+    dump.write_text(json.dumps(as_list(objects)))
+    done = thalweg("audit", "-f", dump, "--html", page)
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 45
+    (classes,) = (line for line in lines if "PriorityClass urgent" in line)
+    assert "Pod default/more-0 and 299 more: spec.priorityClassName" in classes
+    assert any("for the scheduler kai and 1 other: if it has queues or quotas" in line for line in lines)
+    assert page.read_text().count("PriorityClass urgent") == 1
+    for number in range(20):
+        objects[-1 - number]["spec"]["priorityClassName"] = f"class-{number}"
+    dump.write_text(json.dumps(as_list(objects)))
+    lines = thalweg("audit", "-f", dump).stdout.splitlines()
+    assert len(lines) <= 45
+    assert any(re.fullmatch(r"Not known: \d+ more; -o json has them all", line) for line in lines)
+
+
+def test_kubectl_has_the_command(tmp_path: Path) -> None:
+    """``kubectl thalweg audit`` is the same command."""
+    dump = tmp_path / "now.json"
+    dump.write_text(json.dumps(as_list(small())))
+    done = CliRunner().invoke(plugin.main, ["audit", "-f", str(dump)], catch_exceptions=False)
+    assert done.output == thalweg("audit", "-f", dump).stdout
+
+
 def test_limits_of_stranded_room(tmp_path: Path) -> None:
     """Each resource has its own. Of two nodes with 10Gi free one could be whole; memory is told as people write it."""
     pods = [running(f"r{at}", f"n{at}", "1") for at in range(2)] + [pod("whole", "1")]
@@ -421,8 +454,10 @@ def test_limits_of_stranded_room(tmp_path: Path) -> None:
     rows = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
     assert rows["StrandedRoom/memory"] == ["20Gi", "16Gi", "16Gi"]
     assert (done.returncode, done.stderr) == (1, "Above the limit: StrandedRoom/memory 16Gi, limit 0\n")
-    for limits in ("StrandedRoom/nvidia.com/gpu=0", "StrandedRoom/memory=16Gi"):
-        assert thalweg("audit", "-f", dump, "--fail-above", limits).returncode == 0
+    assert thalweg("audit", "-f", dump, "--fail-above", "StrandedRoom/memory=16Gi").returncode == 0
+    kept = thalweg("audit", "-f", dump, "--fail-above", "StrandedRoom/nvidia.com/gpu=0")
+    assert kept.returncode == 0
+    assert "No finding StrandedRoom/nvidia.com/gpu, so its limit is kept; there are WaitingPods," in kept.stderr
     for limits in ("StrandedRoom/=0", "WaitingPods/memory=0", "StrandedRoom=0"):
         refused = thalweg("audit", "-f", dump, "--fail-above", limits)
         assert refused.returncode == 2

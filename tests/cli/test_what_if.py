@@ -233,7 +233,7 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert "1 waiting pod without a node in the plan; new nodes may help 1 of them" in done.stdout
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("1  ")]
     assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/large")
-    assert "worth most: a node like a, which places 1 pod on average" in done.stdout
+    assert "worth most: a node like a, which places 1 pod on average, and 1 pod by the bound" in done.stdout
     done = run(
         "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"
     )

@@ -9,6 +9,7 @@ from typing import Final
 from flowcore.model.amount_text import counted
 from flowcore.questions.audit.answer_audit import AuditAnswer
 from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
+from flowcore.questions.audit.sentences import whole
 from flowcore.questions.scenario.reading.moment import moment_text, seconds_of
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts
@@ -57,7 +58,7 @@ def _page(answer: AuditAnswer) -> Iterator[str]:
 
 
 def _finding(finding: AuditFinding, steps: Sequence[WitnessStep]) -> Iterator[str]:
-    yield f"<section><h2>{escape(finding.name)}</h2><p>{escape(finding.sentence)}.</p>"
+    yield f"<section><h2>{escape(finding.name)}</h2><p>{escape(whole(finding.sentence))}</p>"
     if finding.now:
         yield _bar(finding)
     if steps:
@@ -112,8 +113,9 @@ def _closed(answer: AuditAnswer) -> Iterator[str]:
 def _rest(answer: AuditAnswer) -> Iterator[str]:
     for title, sentences in (("Not known", answer.unknown), ("What may change the answer", answer.warnings)):
         if sentences:
-            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-            yield f"<h2>{title}</h2><ul>{items}</ul>"
+            shown = sentences[:_MAX_ROWS]
+            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in shown)
+            yield f"<h2>{title}</h2><ul>{items}</ul>{_more(len(sentences))}"
     if answer.not_judged:
         rows = [(waiting.pod, waiting.reason) for waiting in answer.not_judged]
         said = counted(len(answer.not_judged), "waiting pod")
@@ -135,8 +137,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collecti
         f"<tr>{''.join(_cell(text, number=place in numbers) for place, text in enumerate(row))}</tr>"
         for row in rows[:_MAX_ROWS]
     )
-    more = f"<p>... and {len(rows) - _MAX_ROWS:,} more; -o json has them all</p>" if len(rows) > _MAX_ROWS else ""
-    return f"<table><tr>{titles}</tr>{lines}</table>{more}"
+    return f"<table><tr>{titles}</tr>{lines}</table>{_more(len(rows))}"
+
+
+def _more(count: int) -> str:
+    """Says that there are more than are shown, if so."""
+    return f"<p>... and {count - _MAX_ROWS:,} more; -o json has them all</p>" if count > _MAX_ROWS else ""
 
 
 def _cell(text: str, *, number: bool) -> str:

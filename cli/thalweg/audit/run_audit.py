@@ -14,6 +14,7 @@ from flowcore.model.errors import ModelError
 from flowcore.model.quantities import NANO, nanos
 from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answer_audit
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
+from flowcore.questions.audit.sentences import whole
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import seconds_of
@@ -27,6 +28,8 @@ from thalweg.terminal.tables import print_table, stdout_console
 
 #: Steps of a plan that are printed; ``-o json`` has all.
 _MAX_STEPS: Final = 5
+#: Sentences about what is not known that are printed.
+_MAX_UNKNOWN: Final = 8
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, int]:
@@ -75,6 +78,8 @@ def run_audit(
     tell(source, SourceOperation("audit", AuditAnswer, answer), lambda _: asked, show, output=output)
     if page is not None:
         _write(page, answers)
+    for answered in answers:
+        _tell_unmet(answered, limits)
     above = [sentence for answered in answers for sentence in above_limits(answered, limits)]
     for sentence in above:
         click.echo(f"Above the limit: {sentence}", err=True)
@@ -88,6 +93,14 @@ def _write(page: Path, answers: Iterable[AuditAnswer]) -> None:
     except OSError as error:
         click.echo(f"Error: --html {page}: {error.strerror}", err=True)
         sys.exit(2)
+
+
+def _tell_unmet(answer: AuditAnswer, limits: Mapping[str, int]) -> None:
+    """Says which limits are of findings that this audit does not have, such as room that nobody asks for."""
+    names = [finding.name for finding in answer.findings]
+    for name in limits:
+        if name not in names:
+            click.echo(f"No finding {name}, so its limit is kept; there are {', '.join(names)}", err=True)
 
 
 def above_limits(answer: AuditAnswer, limits: Mapping[str, int]) -> Iterator[str]:
@@ -109,7 +122,7 @@ def show(answer: AuditAnswer) -> None:
     ]
     print_table(console, ("FINDING", "NOW", "AT LEAST", "AT MOST"), rows)
     for finding, lines in _with_plans(answer):
-        console.print(f"\n{finding.sentence[:1].upper()}{finding.sentence[1:]}.", markup=False)
+        console.print(f"\n{whole(finding.sentence)}", markup=False)
         for line in lines:
             console.print(f"  {line}", markup=False)
     if closed := closed_table(answer.closed, seconds_of(answer.now)):
@@ -117,8 +130,10 @@ def show(answer: AuditAnswer) -> None:
         print_table(console, CLOSED_HEAD, closed)
     if answer.unknown or answer.not_judged:
         console.print()
-    for sentence in answer.unknown:
+    for sentence in answer.unknown[:_MAX_UNKNOWN]:
         console.print(f"Not known: {sentence}", markup=False)
+    if len(answer.unknown) > _MAX_UNKNOWN:
+        console.print(f"Not known: {len(answer.unknown) - _MAX_UNKNOWN:,} more; -o json has them all")
     if answer.not_judged:
         first = answer.not_judged[0]
         pods = counted(len(answer.not_judged), "waiting pod")
@@ -131,7 +146,7 @@ def _with_plans(answer: AuditAnswer) -> Iterator[tuple[AuditFinding, list[str]]]
     for finding in answer.findings:
         steps = tuple(answer.plans.get(finding.plan, ()))
         first = first_of.setdefault(steps, finding.name)
-        lines = [*_steps(steps)] if first == finding.name else [f"the plan of {first}"]
+        lines = [*_steps(steps)] if first == finding.name else [f"its plan is that of {first}, above"]
         yield finding, lines if steps else []
 
 

@@ -52,12 +52,13 @@ def audit(
     it on its next node before it leaves. Policies' limits of moves do not count, their constraints do. In the plan of
     PriorityInversions alone pods of lower priority leave.
 
-    The audit is made here, of a dump or of what the API server lists. No cluster is changed. --apply PLAN --dry-run
-    shows the evictions and places of one plan in their order, and says of each step which policy would carry it out, or
-    what stands in the way. Policies do it under their limits: for waiting pods, by preemption, and with reason Gain.
+    The audit is made here, of a dump or of what the API server lists, as with --direct: only --since asks an operator,
+    and options about its view go with that. No cluster is changed. --apply PLAN --dry-run shows the evictions and
+    places of one plan in their order, and says of each step which policy would carry it out, or what stands in the way.
+    Policies do it under their limits: for waiting pods, by preemption, and with reason Gain.
 
-    Exit code 1: a finding is above its limit. Exit code 2: the files or the API server cannot be read, or there is no
-    such finding.
+    Exit code 1: a finding is above its limit; a limit of stranded room that nobody asks for is kept. Exit code 2: the
+    files or the API server cannot be read, or --apply names no finding.
 
     \b
     Examples:

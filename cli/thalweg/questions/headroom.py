@@ -86,8 +86,9 @@ def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
 def _worth_most(answer: HeadroomAnswer) -> str:
     """Which of the new nodes places most, node by node."""
     best = max(answer.scale_ups, key=lambda shape: (shape.pods / shape.count, shape.amount / shape.count, -shape.count))
-    pods, amount = best.pods / best.count, best.amount / best.count
-    return f"worth most: a node like {best.like}, which places {_worth(pods, amount, answer.resource)} on average"
+    placed = _worth(best.pods / best.count, best.amount / best.count, answer.resource)
+    bound = _worth(best.pods_by_bound / best.count, best.amount_by_bound / best.count, answer.resource)
+    return f"worth most: a node like {best.like}, which places {placed} on average, and {bound} by the bound"
 
 
 def _worth(pods: float, amount: float, resource: str) -> str:
@@ -101,8 +102,9 @@ def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
         return
     which = f"{counted(len(unneeded.nodes), 'node')} {'is' if len(unneeded.nodes) == 1 else 'are'} worth nothing now"
     console.print(f"{which}: {', '.join(unneeded.nodes)}", markup=False)
-    moves = f"{counted(unneeded.pods, 'pod')} on another one" if unneeded.pods else "none on another one"
-    console.print(f"in a plan without them each pod that has a node has one, {moves}")
+    moved = counted(unneeded.pods, "pod") if unneeded.pods else "none"
+    without = "it" if len(unneeded.nodes) == 1 else "them"
+    console.print(f"in a plan without {without} every pod that has a node keeps one; {moved} would move")
     rows = [(pod, moved.from_node, moved.to_node) for pod, moved in list(unneeded.moves.items())[:_MAX_MOVES]]
     if rows:
         print_table(console, ("POD", "FROM", "TO"), rows)

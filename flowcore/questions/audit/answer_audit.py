@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 
 from flowcore.api.kinds import DEVICE_CLASS
+from flowcore.model.amount_text import counted
 from flowcore.model.devices import may_be_devices
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 from flowcore.model.regret import ClosedRoom
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.closed_rooms import closed_rooms
@@ -25,6 +27,8 @@ from flowcore.questions.scenario.scenario import Scenario
 
 #: Ends the sentence of a witness where objects may be missing.
 AS_FAR_AS_SHOWN: Final = ", as far as the dump shows"
+#: Schedulers that have no queues, or those that a dump has: kube-scheduler, and ours.
+_WITHOUT_QUEUES: Final = ("default-scheduler", SCHEDULER_NAME, STEERED_NAME)
 
 
 class AuditQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -85,6 +89,7 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         *cluster.prepared.gaps,
         *(unread_budgets(scenario) if leave else ()),
         *_unread_device_classes(cluster),
+        *_unread_queues(cluster),
     ]
     if unknown:
         findings = [
@@ -112,6 +117,18 @@ def _found_in(cluster: AuditedCluster) -> Iterator[tuple[AuditFinding, list[Witn
     yield priority_inversions(cluster)
     yield from stranded_room(cluster)
     yield empty_nodes(cluster)
+
+
+def _unread_queues(cluster: AuditedCluster) -> Iterator[str]:
+    """That a scheduler with queues of its own may have its reasons to let pods wait."""
+    pods = cluster.scenario.cluster.pods
+    names = {pods[pod.key].scheduler_name for pod in cluster.waiting}.difference(_WITHOUT_QUEUES)
+    if names:
+        more = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
+        yield (
+            f"pods that wait are for the scheduler {min(names)}{more}: if it has queues or quotas of its own, these "
+            "are not read, and may keep out pods that a plan runs"
+        )
 
 
 def _unread_device_classes(cluster: AuditedCluster) -> Iterator[str]:

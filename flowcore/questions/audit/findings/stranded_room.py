@@ -128,7 +128,7 @@ def _sentence(resource: str, like: str, stranded: int, freed: int, at_most: int,
     def some(amount: int) -> str:
         return short_amount(resource, amount)
 
-    here = f"{some(stranded)} {resource} is free where no more pods like {like} fit"
+    here = f"free on nodes where no further pod like {like} fits: {some(stranded)} {resource}"
     if not at_most:
         return f"{here}; no plan makes any of it usable"
     made = "no plan was found that makes some of it usable"

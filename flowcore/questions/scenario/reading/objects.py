@@ -274,17 +274,21 @@ class ObjectReader:
             sentences about classes that are not there.
         """
         classes = PriorityClasses(self._edits.scenario.priority_classes.values())
+        without_class = dict[str, list[str]]()
         for key, wire in self._without_priority.items():
             spec = classes.resolve(wire.spec)
             if spec is not None:
                 self._edits.put_pod(to_pod(msgspec.structs.replace(wire, spec=spec), self._intern))
                 continue
-            named = (PRIORITY_CLASS.kind, "", wire.spec.priority_class_name or "")
-            self._edits.set_names(key, (*_claims_of(wire), named))
+            class_name = wire.spec.priority_class_name or ""
+            self._edits.set_names(key, (*_claims_of(wire), (PRIORITY_CLASS.kind, "", class_name)))
+            without_class.setdefault(class_name, []).append(key)
+        for class_name, keys in without_class.items():
+            more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+            counts = "their priorities count" if more else "its priority counts"
             yield (
-                f"Pod {key}: spec.priorityClassName: the files do not contain PriorityClass "
-                f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
-                f"the classes: {ADD_PRIORITIES}"
+                f"Pod {keys[0]}{more}: spec.priorityClassName: the files do not contain PriorityClass {class_name}, "
+                f"so {counts} as 0. Add the classes: {ADD_PRIORITIES}"
             )
         for group, wire_group in self._groups_without_priority.items():
             resolved = classes.resolve_group(wire_group)
