@@ -10,7 +10,7 @@ from support.fake_cluster.machine import gang, sized
 from thalweg_operator.reservations.effects import Allocate, Bind
 from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger import backoff
-from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
+from thalweg_operator.reservations.ledger.records.devices.freed_devices import SECONDS
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SECONDS
 

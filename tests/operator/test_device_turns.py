@@ -9,24 +9,29 @@ from collections import deque
 
 import msgspec
 import pytest
+from support.device_clusters import GPU
+from support.draw_devices import read_classes
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.claims import claiming
 from support.fake_cluster.cluster import asked
 from support.fake_cluster.device_case import DeviceCase
-from support.fake_cluster.machine import gang, sized
+from support.fake_cluster.machine import asking_for, gang, sized
 from support.fake_cluster.steered import CLASS, SteeredCluster, steering
 from thalweg_extender.answers import to_preempt
 from thalweg_extender.wire import MetaPod, MetaVictims
 from thalweg_operator.reservations.effects import Allocate, WakePod
-from thalweg_operator.reservations.events import Answer, Event, PodPut
-from thalweg_operator.reservations.ledger.records import device_turns
-from thalweg_operator.reservations.ledger.records.device_turns import DeviceTurns
+from thalweg_operator.reservations.events import Answer, Event, NamespaceSet, ObjectSet, PodPut
+from thalweg_operator.reservations.ledger.records.devices import device_turns
+from thalweg_operator.reservations.ledger.records.devices.device_turns import DeviceTurns
 from thalweg_operator.reservations.ledger.transitions import Phase
 
+from flowcore.cluster.kinds import DEVICE_CLASSES
+from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Policy
 from flowcore.model.resource_claims import (
+    AllocatedDevice,
     ClaimAllocation,
     ClaimingPod,
     ClaimRequest,
@@ -44,13 +49,34 @@ LAG, LOOK, WRITE = 0.5, 0.3, 9.0
 OURS = Pod("ns", "ours", "w", PodClass())
 
 
-def comes(case: DeviceCase, name: str, scheduler: str = DEFAULT_NAME, priority: int = 0) -> None:
-    """A pod with a claim of its own; its uid is its name."""
-    case.devices.make(NAMESPACE, f"{name}-gpu", f"{name}-gpu", owner=name)
-    devices = claiming(NAMESPACE, name, name, f"{name}-gpu", template=True)
-    pod_class = msgspec.structs.replace(sized(1), devices=devices, priority=priority)
-    labels = (("app", "steered" if scheduler == STEERED_NAME else "other"),)
-    case.create_pod(name, name, pod_class=pod_class, scheduler_name=scheduler, labels=labels)
+def comes(case: DeviceCase, name: str, scheduler: str = DEFAULT_NAME, uid: str = "", *, extended: bool = False) -> None:
+    """A pod with a claim of its own, or that asks for a device as an extended resource; its uid is mostly its name."""
+    uid, labels = uid or name, (("app", "steered" if scheduler == STEERED_NAME else "other"),)
+    if extended:
+        pod_class, requests = asking_for(sized(1), 1)
+        case.create_pod(name, uid, pod_class=pod_class, extended=requests, scheduler_name=scheduler, labels=labels)
+        return
+    case.devices.make(NAMESPACE, f"{uid}-gpu", f"{uid}-gpu", owner=uid)
+    devices = claiming(NAMESPACE, name, uid, f"{uid}-gpu", template=True)
+    pod_class = msgspec.structs.replace(sized(1), devices=devices)
+    case.create_pod(name, uid, pod_class=pod_class, scheduler_name=scheduler, labels=labels)
+
+
+def takes(case: DeviceCase, pod: Pod, device: DeviceId) -> None:
+    """kube-scheduler writes the claim of a pod, and binds it."""
+    pod_class = pod.pod_class
+    if pod.extended:
+        name, allocation = f"{pod.uid}-extended", ClaimAllocation((AllocatedDevice("r", device),))
+        case.devices.put(
+            ResourceClaim(
+                NAMESPACE, name, name, pod.uid, is_extended=True, allocation=allocation, reserved_for=(pod.uid,)
+            )
+        )
+        devices = ClaimingPod(NAMESPACE, pod.name, pod.uid).with_extended_claim(made=name)
+        pod_class = msgspec.structs.replace(pod_class, devices=devices)
+    else:
+        case.devices.allocate_elsewhere((NAMESPACE, f"{pod.uid}-gpu"), device, pod.uid)
+    case.change_pod(pod.key, node_name=device.pool, pod_class=pod_class, usage=pod_class.requests)
 
 
 def key_of(name: str) -> str:
@@ -60,8 +86,9 @@ def key_of(name: str) -> str:
 class Both:
     """The world, and a kube-scheduler with a cache of claims."""
 
-    def __init__(self, seed: int) -> None:
-        self.draw, self.world, self.made = random.Random(seed), DeviceCase(2, 2), 0
+    def __init__(self, seed: int, extended: float) -> None:
+        """A history of pods of which so many of one ask for devices as an extended resource."""
+        self.draw, self.world, self.made, self.extended = random.Random(seed), DeviceCase(2, 2), 0, extended
         self.world.shell.checked = False
         selector = {"podSelector": {"matchLabels": {"app": "steered"}}}
         self.world.set_policies([Policy("bound"), steering(selects=selector)])
@@ -93,7 +120,8 @@ class Both:
     def pod_comes(self) -> None:
         if len(self.world.api) < 7:
             self.made += 1
-            comes(self.world, f"p{self.made}", self.draw.choice((SCHEDULER_NAME, STEERED_NAME, DEFAULT_NAME)))
+            scheduler = self.draw.choice((SCHEDULER_NAME, STEERED_NAME, DEFAULT_NAME))
+            comes(self.world, f"p{self.made}", scheduler, extended=self.draw.random() < self.extended)
 
     def pod_goes(self) -> None:
         keys = sorted(key for key, pod in self.world.api.items() if pod.node_name or self.draw.random() < 0.2)
@@ -154,9 +182,8 @@ class Both:
         pod = self.world.api.get(key)
         if pod is None or fails:
             return
-        self.world.devices.allocate_elsewhere((NAMESPACE, f"{pod.name}-gpu"), device, pod.uid)
+        takes(self.world, pod, device)
         self.written[device] = len(self.coming)
-        self.world.change_pod(key, node_name=device.pool, usage=pod.pod_class.requests)
 
     def time_passes(self) -> None:
         seconds = self.draw.choice((0.05, 0.05, 0.05, 0.1, 0.1, 0.1, 0.3, 1.0, 3.0))
@@ -178,15 +205,17 @@ class Both:
         turns = self.world.ledger.device_turns
         for key in self.world.ledger.preparing:
             reservation = self.world.ledger.reservations[key]
-            assert reservation.devices_asked_for or key in {*turns.pods, *turns.line}, f"{key} is forgotten"
-        assert turns.line.keys() <= self.world.ledger.preparing
+            assert reservation.devices_asked_for or key in turns.pods or reservation.pod in turns.line, (
+                f"{key} is forgotten"
+            )
+        assert {key for _, key in turns.line} <= self.world.ledger.preparing
 
 
 def test_no_device_is_given_away_twice() -> None:
     """Pods that we bind, steered and unmanaged ones; writes that are late or fail; watches that are behind."""
     bound: set[tuple[int, str, str]] = set()
     for seed in range(100):
-        both = Both(seed)
+        both = Both(seed, extended=0.5 if seed < 60 else 0.0)
         for _ in range(200):
             both.draw.choice(both.actions)()
             both.check()
@@ -237,8 +266,8 @@ def test_the_binder_waits_until_kube_scheduler_has_chosen() -> None:
 
 
 def test_an_attempt_that_ends_lets_the_binder_write() -> None:
-    """kube-scheduler asks about its pod again, the pod goes, or ten seconds pass."""
-    for end in ("held", "gone", "late"):
+    """kube-scheduler asks about its pod again, the pod goes or ends, or ten seconds pass."""
+    for end in ("held", "gone", "ended", "late"):
         case = DeviceCase(a=1)
         comes(case, "x")
         case.show()
@@ -254,8 +283,49 @@ def test_an_attempt_that_ends_lets_the_binder_write() -> None:
             case.show()
             case.pass_time(0.1)
             assert not asks_for(case, "p"), "its claim may just be written"
-        case.pass_time(0.1 if end == "held" else 1.0)
+        elif end == "ended":
+            pod = case.api[key_of("x")]
+            case.change_pod(key_of("x"), node_name="a", usage=pod.pod_class.requests, terminal=True)
+            case.show()
+        case.pass_time(0.1 if end in ("held", "ended") else 1.0)
         assert asks_for(case, "p"), end
+
+
+def test_an_attempt_goes_on_though_a_pod_of_the_same_name_comes() -> None:
+    """Whatever that one claims, and whatever kube-scheduler is answered about it."""
+    for claims in (True, False):
+        case = DeviceCase(a=2)
+        comes(case, "x")
+        case.show()
+        assert case.ask(key_of("x"), ["a"])[1] == ["a"]
+        case.pod("p")
+        case.round()
+        case.remove_pod(key_of("x"))
+        if claims:
+            comes(case, "x", uid="x2")
+        else:
+            case.create_pod("x", "x2", pod_class=sized(1), scheduler_name=DEFAULT_NAME, labels=(("app", "other"),))
+        case.show()
+        assert case.ask(key_of("x"), ["a"])[1] == ([] if claims else ["a"])
+        case.pass_time(0.1)
+        assert not asks_for(case, "p"), "the claim of the first one may just be written"
+        case.pass_time(1.0)
+        assert asks_for(case, "p")
+
+
+def test_an_attempt_for_devices_as_an_extended_resource() -> None:
+    """kube-scheduler makes the claim itself (KEP-5004). Until the pod is bound nothing but its request tells of it."""
+    case = DeviceCase(a=2)
+    comes(case, "x", extended=True)
+    case.show()
+    assert case.ask(key_of("x"), ["a"])[1] == ["a"]
+    case.pod("p")
+    case.round()
+    assert not asks_for(case, "p")
+    takes(case, case.api[key_of("x")], case.devices.free_devices()[1])
+    case.show()
+    case.pass_time(0.1)
+    assert asks_for(case, "p"), "that one has its device"
 
 
 def test_claims_of_a_pod_may_be_made_after_the_question() -> None:
@@ -364,9 +434,29 @@ def test_nobody_is_evicted_for_a_moment() -> None:
     assert spared()
     case.settle()
     settle(case)
+    case.pass_time(1.0)
     assert not spared(), "kube-scheduler does not ask about nodes before it evicts, if its own filters refuse all"
     assert case.ask(key_of("x"), ["a"])[1] == ["a"]
     assert not spared()
+
+
+def test_nobody_is_evicted_though_the_turn_ends_meanwhile() -> None:
+    """kube-scheduler looks for pods to evict after our answer, and that takes a while."""
+    case = DeviceCase(a=2)
+    comes(case, "x")
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.pass_time(0.1)
+    case.pass_time(0.9)
+    assert case.ask(key_of("x"), ["a"])[1] == []
+    case.pass_time(0.1)
+    assert not case.ledger.device_turns.is_any_binders
+    candidates = {"b": MetaVictims([MetaPod("v")])}
+    advice = case.advise(case.extender_pod(key_of("x")), ["b"])
+    assert not to_preempt(advice, candidates).node_name_to_meta_victims
+    assert case.ask(key_of("x"), ["a"])[1] == ["a"]
 
 
 def test_a_pod_that_was_kept_off_is_woken() -> None:
@@ -388,12 +478,16 @@ def test_a_pod_that_was_kept_off_is_woken() -> None:
     assert case.kinds().count("WakePod") == 1
 
 
-def test_turns_alternate() -> None:
-    """The binder has a new pod for a node all the time, and kube-scheduler's pod that was kept off gets its try."""
+@pytest.mark.parametrize(("pause", "most"), [(1, 9), (50, 5)])
+def test_turns_alternate(pause: int, most: int) -> None:
+    """The binder has a new pod for a node all the time, and kube-scheduler's pod that was kept off gets its try.
+
+    It asks each so many fifths of a second: in back-off for ten seconds at most. Then it is let through after so many.
+    """
     case = DeviceCase(a=9)
     comes(case, "x")
-    allocated, passed = 0, []
-    for number in range(60):
+    allocated, passed = 0, list[bool]()
+    for number in range(60 * min(pause, 5)):
         case.pod(f"p{number}")
         case.round()
         while asks := [write.pod.name for write in case.writes if isinstance(write, Allocate)]:
@@ -403,9 +497,12 @@ def test_turns_alternate() -> None:
             allocated += 1
         case.devices.follow_pods({pod.uid for pod in case.api.values()})
         case.show()
-        passed.append(bool(case.ask(key_of("x"), ["a"])[1]))
+        if number % pause == 0:
+            passed.append(bool(case.ask(key_of("x"), ["a"])[1]))
+        if pause > 1 and any(passed):
+            break
         case.pass_time(0.2)
-    assert passed.index(True) > 0, "it was kept off"
+    assert 0 < passed.index(True) <= most, "it was kept off, and not for long"
     assert allocated > 20, "and the binder goes on"
 
 
@@ -416,7 +513,7 @@ def test_a_backlog_keeps_few_nodes_closed(monkeypatch: pytest.MonkeyPatch) -> No
     for number in range(16):
         case.pod(f"p{number}")
     case.round()
-    assert case.kinds().count("Allocate") == len(case.ledger.device_turns.pods) == 4
+    assert case.kinds().count("Allocate") == len(case.ledger.device_turns.pods) == 3
     case.told()
     for _ in range(16):
         case.pass_time(4.0)
@@ -436,9 +533,9 @@ def test_turns_of_pods_that_waited_for_an_attempt_are_few(monkeypatch: pytest.Mo
     for number in range(12):
         case.pod(f"p{number}")
     case.round()
-    assert len(case.ledger.device_turns.pods) == 4
+    assert len(case.ledger.device_turns.pods) == 3
     case.pass_time(10.0)
-    assert case.kinds().count("Allocate") == 4
+    assert case.kinds().count("Allocate") == 3
     case.told()
     for _ in range(12):
         case.pass_time(4.0)
@@ -446,6 +543,36 @@ def test_turns_of_pods_that_waited_for_an_attempt_are_few(monkeypatch: pytest.Mo
         case.show()
     assert case.told() == []
     assert all(case.device(f"p{number}-gpu") for number in range(12))
+
+
+def test_namespaces_take_turns_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods of one wait, another one's has its turn at once, and after that namespaces alternate."""
+    monkeypatch.setattr(device_turns, "_MOST_TURNS", 4)
+    case = DeviceCase(a=9, b=9)
+    case.apply(NamespaceSet("other", ()))
+    for number in range(8):
+        case.pod(f"p{number}")
+    case.round()
+    for number in range(3):
+        name = f"q{number}"
+        case.devices.make("other", name, name, owner=name)
+        pod_class = msgspec.structs.replace(sized(100), devices=claiming("other", name, name, name, template=True))
+        case.put_pod(Pod("other", name, name, pod_class, scheduler_name=SCHEDULER_NAME))
+    case.pod("high", priority=1000)
+    case.show()
+    case.round()
+    order = list[str]()
+    for _ in range(20):
+        while asks := [write.pod.key for write in case.writes if isinstance(write, Allocate)]:
+            order.append(asks[0])
+            case.answer(Allocate)
+        case.show()
+        case.pass_time(0.1)
+    assert len(order) == 12
+    assert [at for at, key in enumerate(order) if key.startswith("other/")][-1] < 9
+    assert order.index("other/q0") <= 3
+    assert order.index(key_of("high")) < max(order.index(key_of(f"p{number}")) for number in range(8))
+    assert order.index(key_of("high")) < 6, "the highest priority of its namespace comes first"
 
 
 def test_kube_scheduler_says_which_node_it_chose() -> None:
@@ -547,19 +674,26 @@ def test_a_node_stays_closed_until_claims_are_given_back() -> None:
 # --- steered pods ---
 
 
-def steered() -> tuple[SteeredCluster, Pod]:
-    """A pod with a claim that is planned for node a, and the binder's turn there."""
-    world = SteeredCluster()
-    devices = ClaimingPod(NAMESPACE, "p", "u", (PodClaim("gpu", "c"),))
-    pod = world.pod(pod_class=msgspec.structs.replace(CLASS, devices=devices))
+def steered(steering: str = "Require", *, extended: bool = False) -> tuple[SteeredCluster, Pod]:
+    """A pod that needs a device, and the binder's turn at node a."""
+    world = SteeredCluster(steering=steering)
+    if extended:
+        (gpu,) = read_classes([GPU]).values()
+        world.apply(ObjectSet(DEVICE_CLASSES, gpu.name, gpu))
+        pod_class, requests = asking_for(CLASS, 1)
+        pod = world.pod(pod_class=pod_class, extended=requests)
+    else:
+        devices = ClaimingPod(NAMESPACE, "p", "u", (PodClaim("gpu", "c"),))
+        pod = world.pod(pod_class=msgspec.structs.replace(CLASS, devices=devices))
     world.show()
     world.ledger.device_turns.begin(OURS, "a", 1, world.now)
     return world, pod
 
 
-def test_a_steered_pod_keeps_its_node() -> None:
+@pytest.mark.parametrize("extended", [False, True])
+def test_a_steered_pod_keeps_its_node(*, extended: bool) -> None:
     """It is held, and its node does not count as refused, however often kube-scheduler asks meanwhile."""
-    world, pod = steered()
+    world, pod = steered(extended=extended)
     plain = world.pod("plain", "v")
     world.show()
     assert world.plan_pod(pod.key, "a")
@@ -584,6 +718,26 @@ def test_a_steered_pod_keeps_its_node() -> None:
             world.send(0)
         world.show()
     assert world.schedule(pod.key) == ("steered", ["a"])
+
+
+def test_our_nomination_does_not_say_what_kube_scheduler_chose() -> None:
+    """It was let through to any node, and a plan comes later."""
+    world, pod = steered("Prefer")
+    world.ledger.device_turns.end(OURS.key)
+    for _ in range(3):
+        world.pass_time(1.0)
+    world.change_pod(pod.key, unschedulable_message=HELD_MESSAGE)
+    world.show()
+    world.set_free(pod)
+    assert world.ask(pod.key, ["a", "b"])[1] == ["a", "b"]
+    assert world.plan_pod(pod.key, "a")
+    for _ in range(3):
+        while world.writes:
+            world.send(0)
+        world.show()
+        world.pass_time(0.1)
+    assert world.api[pod.key].nominated_node == "a"
+    assert [each.uid for each in world.ledger.device_turns.attempts.at("b")] == [pod.uid]
 
 
 def test_a_foreign_nomination_is_not_cleared() -> None:
@@ -626,23 +780,31 @@ def test_who_chooses_devices() -> None:
 def test_nothing_is_remembered_for_long() -> None:
     """Attempts and closed nodes are forgotten."""
     turns, pod = DeviceTurns(), Pod("ns", "p", "u", PodClass(devices=ClaimingPod("ns", "p", "u")))
-    turns.let_through(Pod("ns", "plain", "v", PodClass()), frozenset("a"), 0.0)
-    assert not list(turns.attempts_at("a"))
-    turns.let_through(pod, frozenset("ab"), 0.0)
+    turns.attempts.let_through(Pod("ns", "plain", "v", PodClass()), frozenset("a"), 0.0)
+    assert not list(turns.attempts.at("a"))
+    turns.attempts.let_through(pod, frozenset("ab"), 0.0)
     more = Pod("ns", "more", "m", PodClass())
     turns.begin(OURS, "a", 1, 0.0)
     turns.begin(more, "a", 2, 0.0)
-    turns.keep_off("ns/x", frozenset("a"))
+    turns.keep_off("ns/x", frozenset("a"), 0.0)
     for key in (OURS.key, OURS.key, more.key):
         turns.end(key)
     turns.forget(9.0)
-    assert [each.key for each in turns.attempts_at("b")] == ["ns/p"]
+    assert [each.key for each in turns.attempts.at("b")] == ["ns/p"]
     assert turns.is_binders("a")
     turns.forget(10.0)
     assert not turns.is_any_binders
-    assert not turns.may_begin("ns/new", "a")
+    new = Pod("ns", "new", "n", PodClass())
+    assert not turns.may_begin(new, "a")
     assert turns.let_in() == ["ns/x"]
     turns.forget(12.0)
-    assert turns.may_begin("ns/new", "a")
-    empty = DeviceTurns()
-    assert all(getattr(turns, name) == getattr(empty, name) for name in vars(empty))
+    assert turns.may_begin(new, "a")
+    turns.line.add(new)
+    turns.leave(new, 3)
+    turns.forget(60.0)
+    assert is_empty(turns)
+
+
+def is_empty(record: object) -> bool:
+    """Whether nothing is remembered, in records of it neither."""
+    return all(not value if hasattr(value, "__len__") else is_empty(value) for value in vars(record).values())

@@ -147,12 +147,13 @@ def is_binders_turn(state: LedgerState, pod: Pod, node: str) -> bool:
 
 def is_kube_schedulers_turn(state: LedgerState, node: str) -> bool:
     """Whether kube-scheduler may be choosing devices on a node."""
-    pods = state.cluster.pods
-    attempts = (pods.get(pod.key, pod) for pod in state.ledger.device_turns.attempts_at(node))
-    return any(_lacks_devices(state.cluster, pod, node) for pod in attempts)
+    return any(_lacks_devices(state.cluster, pod, node) for pod in state.ledger.device_turns.attempts.at(node))
 
 
 def _lacks_devices(cluster: Cluster, pod: Pod, name: str) -> bool:
+    """Whether a pod, as it is now, would get devices on a node. Among those that wait it has its extended resources."""
+    now = cluster.waiting.get(pod.key) or cluster.pods.get(pod.key)
+    pod = now if now is not None and now.uid == pod.uid else pod
     devices, node = pod.pod_class.devices, cluster.nodes.get(name)
     if devices is None or node is None:
         return False

@@ -22,8 +22,8 @@ from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
 from thalweg_operator.reservations.ledger.records.bound_together import BoundTogether
-from thalweg_operator.reservations.ledger.records.device_claims import DeviceClaimRecords
-from thalweg_operator.reservations.ledger.records.device_turns import DeviceTurns
+from thalweg_operator.reservations.ledger.records.devices.device_claims import DeviceClaimRecords
+from thalweg_operator.reservations.ledger.records.devices.device_turns import DeviceTurns
 from thalweg_operator.reservations.ledger.records.helped import Helped
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
@@ -240,7 +240,7 @@ class Ledger:
         if reservation.devices_asked_for and not fulfilled:
             self.device_claims.ended.append(reservation)  # its turn lasts until they are given back
         else:
-            self.device_turns.leave(key, reservation.id)
+            self.device_turns.leave(reservation.pod, reservation.id)
         self._promise_volumes(reservation, None)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node

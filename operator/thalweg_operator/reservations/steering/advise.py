@@ -31,7 +31,7 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
         return _unknown(cluster, extender_pod)
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or delivery_of(policy).owner is None or pod.unsupported_reason:
-        spares = _awaits_turn(state, pod)
+        spares = ledger.device_turns.is_kept_off(pod.key)
         return Advice(infeasible_nodes=infeasible_nodes(state, pod, nodes), spares=spares)
     if not delivery_of(policy).steered:
         return Advice(managed=True, hold=True)
@@ -92,16 +92,10 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
         managed=True,
         infeasible_nodes=infeasible_nodes(state, pod, nodes),
         scores={} if prices is None else scores_by_node(prices),
-        spares=_awaits_turn(state, pod),
+        spares=state.ledger.device_turns.is_kept_off(pod.key),
         # Where an autoscaler comes first, only a round knows how long the pod has waited.
         may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
     )
-
-
-def _awaits_turn(state: SteeringState, pod: Pod) -> bool:
-    """Whether a pod was refused a node for a moment only: nobody is to be evicted for it on another one."""
-    nodes = state.ledger.device_turns.kept_off.get(pod.key, ())
-    return any(is_binders_turn(state, pod, node) for node in nodes)
 
 
 def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:

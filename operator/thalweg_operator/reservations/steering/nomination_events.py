@@ -182,7 +182,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
         may_lack(state, pod)  # the attempt in which it was let through has failed
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     if pod.pod_class.devices is not None:
-        ledger.device_turns.let_through(pod, frozenset(event.passed), now)
+        ledger.device_turns.attempts.let_through(pod, frozenset(event.passed), now)
         _keep_off(state, pod, event)
     reservation = nomination_of(ledger, key)
     if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):
@@ -221,7 +221,7 @@ def _keep_off(state: SteeringState, pod: Pod, event: SchedulerAnswered) -> None:
     nomination, turns = nomination_of(state.ledger, pod.key), state.ledger.device_turns
     planned = () if nomination is None else (nomination.node,)
     nodes = () if event.passed else (*event.advice.infeasible_nodes, *planned)
-    turns.keep_off(pod.key, frozenset(node for node in nodes if is_binders_turn(state, pod, node)))
+    turns.keep_off(pod.key, frozenset(node for node in nodes if is_binders_turn(state, pod, node)), state.now)
 
 
 def _cause(state: SteeringState, asked: ExtenderPod, nomination: Reservation | None) -> str:

@@ -56,7 +56,7 @@ def pod_put(state: State, pod: Pod) -> None:
         else:
             ledger.round_wanted = True  # room came free
     ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
-    ledger.device_turns.changed(pod, state.now)
+    ledger.device_turns.changed(pod, cluster.pods.get(key), state.now)
     waited = victims.victim_left(state, key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
     change = cluster.put_pod(pod, reserved)
     pod = cluster.pods[key]  # in the gang of its controller, with the priority of its group
@@ -149,7 +149,8 @@ def pod_removed(state: State, key: str) -> None:
     _runs_no_more(state, change)
     _count_drift(ledger, change, None)
     ledger.in_flight.seen(key)
-    ledger.device_turns.gone(key, state.now)
+    if change.old is not None:
+        ledger.device_turns.gone(change.old, state.now)
     state.forget_waiting(key)
     if before is not None:
         ledger.drop(key)

@@ -8,7 +8,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from thalweg_operator.reservations.effects import Evict
 from thalweg_operator.reservations.ledger import backoff
-from thalweg_operator.reservations.ledger.records.freed_devices import FreedDevices
+from thalweg_operator.reservations.ledger.records.devices.freed_devices import FreedDevices
 from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.ledger.state import LedgerState
 from thalweg_operator.reservations.victims.moves import Moves, PartialSince

@@ -20,7 +20,7 @@ from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, Wak
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import is_kube_schedulers_turn
-from thalweg_operator.reservations.ledger.records.device_turns import TURN_SECONDS
+from thalweg_operator.reservations.ledger.records.devices.device_turns import TURN_SECONDS
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.gangs_under_way import has_begun
@@ -77,11 +77,11 @@ def _ask_for_devices(state: State, reservation: Reservation) -> None:
     writes = list(device_steps.writes(state.cluster, reservation))
     if writes:
         turn = turns.turn(key)
-        if turn is None and turns.may_begin(key, reservation.node):
+        if turn is None and turns.may_begin(reservation.pod, reservation.node):
             turns.begin(reservation.pod, reservation.node, reservation.id, state.now)
             turn = turns.turn(key)
         if turn is None or turn.reservation != reservation.id:
-            turns.line[key] = None  # an earlier one has its turn until its claims are given back
+            turns.line.add(reservation.pod)  # an earlier one has its turn until its claims are given back
             return
         if is_kube_schedulers_turn(state, reservation.node):
             return
@@ -90,7 +90,7 @@ def _ask_for_devices(state: State, reservation: Reservation) -> None:
             return
         turns.write(key, state.now)
     else:
-        turns.leave(key, reservation.id)
+        turns.leave(reservation.pod, reservation.id)
     ledger.change(key, devices_asked_for=True)
     state.effects += writes
 
@@ -109,9 +109,7 @@ def take_turns(state: State) -> None:
             _give_up(state, reservation, ClaimsState(Progress.FAILED, problem))
         elif not reservation.devices_asked_for:
             _ask_for_devices(state, reservation)
-    for key in list(turns.line):
-        if turns.are_most:
-            break
+    for key in turns.next_in_line():
         waiting = ledger.reservations.get(key)
         if waiting is not None:  # else it went with another one
             _ask_for_devices(state, waiting)
@@ -238,7 +236,7 @@ def _look_at(state: State, reservation: Reservation) -> None:
             _give_up(state, reservation, claims)
             return
     if devices.is_written:
-        ledger.device_turns.leave(key, reservation.id)
+        ledger.device_turns.leave(reservation.pod, reservation.id)
     known = reservation.volumes_shown, reservation.is_ready, reservation.waits_since
     shown, is_ready = volume_steps.shown(cluster, reservation), volumes.progress is devices.progress is Progress.READY
     waits_since = state.now if reservation.waits_since == NEVER and devices.is_written else reservation.waits_since

@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.ledger.records.device_claims import Releasing
+from thalweg_operator.reservations.ledger.records.devices.device_claims import Releasing
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.step.state import State
 
