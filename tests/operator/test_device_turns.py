@@ -23,6 +23,7 @@ from thalweg_operator.reservations.effects import Allocate, WakePod
 from thalweg_operator.reservations.events import Answer, Event, NamespaceSet, ObjectSet, PodPut
 from thalweg_operator.reservations.ledger.records.devices import device_turns
 from thalweg_operator.reservations.ledger.records.devices.device_turns import DeviceTurns
+from thalweg_operator.reservations.ledger.records.devices.turn_line import TurnLine
 from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.cluster.kinds import DEVICE_CLASSES
@@ -313,6 +314,21 @@ def test_an_attempt_goes_on_though_a_pod_of_the_same_name_comes() -> None:
         assert asks_for(case, "p")
 
 
+def test_a_pod_is_gone_though_the_watch_shows_only_the_next_one_of_its_name() -> None:
+    """A list in place of a watch shows no deletion."""
+    case = DeviceCase(a=1)
+    comes(case, "x")
+    case.show()
+    assert case.ask(key_of("x"), ["a"])[1] == ["a"]
+    case.pod("p")
+    case.round()
+    case.apply(PodPut(msgspec.structs.replace(case.api[key_of("x")], uid="x2", pod_class=sized(1))))
+    case.pass_time(0.1)
+    assert not asks_for(case, "p")
+    case.pass_time(1.0)
+    assert asks_for(case, "p")
+
+
 def test_an_attempt_for_devices_as_an_extended_resource() -> None:
     """kube-scheduler makes the claim itself (KEP-5004). Until the pod is bound nothing but its request tells of it."""
     case = DeviceCase(a=2)
@@ -432,6 +448,8 @@ def test_nobody_is_evicted_for_a_moment() -> None:
     assert not spared(), "no node would do but b"
     assert case.ask(key_of("x"), ["a"])[1] == []
     assert spared()
+    case.pass_time(5.0)
+    assert spared(), "its node is still closed"
     case.settle()
     settle(case)
     case.pass_time(1.0)
@@ -573,6 +591,19 @@ def test_namespaces_take_turns_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order.index("other/q0") <= 3
     assert order.index(key_of("high")) < max(order.index(key_of(f"p{number}")) for number in range(8))
     assert order.index(key_of("high")) < 6, "the highest priority of its namespace comes first"
+
+
+def test_whose_namespace_had_a_turn_comes_last() -> None:
+    """One pod of each namespace after the other."""
+    line, pods = TurnLine(), [Pod(name[0], name, name, PodClass()) for name in ("a1", "a2", "a3", "b1", "c1", "c2")]
+    for pod in pods:
+        line.add(pod)
+    assert [key for _, key in line] == ["a/a1", "b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
+    line.served(pods[0])
+    assert [key for _, key in line] == ["b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
+    line.served(pods[3])
+    line.leave(pods[4])
+    assert [key for _, key in line] == ["c/c2", "a/a2", "a/a3"]
 
 
 def test_kube_scheduler_says_which_node_it_chose() -> None:
