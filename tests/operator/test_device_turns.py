@@ -275,7 +275,7 @@ def test_an_attempt_that_ends_lets_the_binder_write() -> None:
         assert case.ask(key_of("x"), ["a"])[1] == ["a"]
         case.pod("p")
         case.round()
-        case.pass_time(9.0)
+        case.pass_time(9.0 if end == "late" else 5.0)
         assert not asks_for(case, "p")
         if end == "held":
             assert case.ask(key_of("x"), ["a"])[1] == []
@@ -288,7 +288,9 @@ def test_an_attempt_that_ends_lets_the_binder_write() -> None:
             pod = case.api[key_of("x")]
             case.change_pod(key_of("x"), node_name="a", usage=pod.pod_class.requests, terminal=True)
             case.show()
-        case.pass_time(0.1 if end in ("held", "ended") else 1.0)
+            case.pass_time(0.1)
+            assert not asks_for(case, "p"), "its claim is written, and not shown yet"
+        case.pass_time(0.1 if end == "held" else 1.0)
         assert asks_for(case, "p"), end
 
 
@@ -342,6 +344,19 @@ def test_an_attempt_for_devices_as_an_extended_resource() -> None:
     case.show()
     case.pass_time(0.1)
     assert asks_for(case, "p"), "that one has its device"
+
+
+def test_an_attempt_for_an_extended_resource_ends_without_a_node() -> None:
+    """The garbage collector of pods ends it, and a finalizer keeps it: its claim may just be written."""
+    case = DeviceCase(a=1)
+    comes(case, "x", extended=True)
+    case.show()
+    assert case.ask(key_of("x"), ["a"])[1] == ["a"]
+    case.change_pod(key_of("x"), terminal=True)
+    case.show()
+    case.pod("p")
+    case.round()
+    assert not asks_for(case, "p")
 
 
 def test_claims_of_a_pod_may_be_made_after_the_question() -> None:
@@ -456,6 +471,25 @@ def test_nobody_is_evicted_for_a_moment() -> None:
     assert not spared(), "kube-scheduler does not ask about nodes before it evicts, if its own filters refuse all"
     assert case.ask(key_of("x"), ["a"])[1] == ["a"]
     assert not spared()
+
+
+def test_who_is_spared_is_woken_afterwards() -> None:
+    """If it were woken amid the attempt, it might be spared in the next one too, and nothing would wake it again."""
+    case = DeviceCase(a=2)
+    comes(case, "x")
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.pass_time(0.1)
+    case.pass_time(0.9)
+    assert case.ask(key_of("x"), ["a"])[1] == []
+    for _ in range(9):
+        case.pass_time(0.1)
+        assert "WakePod" not in case.kinds()
+    case.pass_time(0.1)
+    assert case.kinds().count("WakePod") == 1
+    assert not case.ledger.device_turns.is_kept_off(key_of("x"))
 
 
 def test_nobody_is_evicted_though_the_turn_ends_meanwhile() -> None:
@@ -769,6 +803,43 @@ def test_our_nomination_does_not_say_what_kube_scheduler_chose() -> None:
         world.pass_time(0.1)
     assert world.api[pod.key].nominated_node == "a"
     assert [each.uid for each in world.ledger.device_turns.attempts.at("b")] == [pod.uid]
+
+
+def test_a_nomination_that_was_there_before_is_no_choice() -> None:
+    """kube-scheduler looked at all nodes all the same; that the pod changes in another way says nothing of it."""
+    turns, pod = DeviceTurns(), Pod("ns", "p", "u", PodClass(devices=ClaimingPod("ns", "p", "u")), nominated_node="a")
+    turns.attempts.let_through(pod, frozenset("ab"), 0.0)
+    turns.changed(msgspec.structs.replace(pod, unschedulable_message=HELD_MESSAGE), pod, 0.0)
+    assert list(turns.attempts.at("b"))
+    turns.changed(msgspec.structs.replace(pod, nominated_node="b"), pod, 0.0)
+    assert not list(turns.attempts.at("a"))
+    assert list(turns.attempts.at("b"))
+
+
+@pytest.mark.parametrize("end", ["gone", "bound", "another of its name"])
+def test_who_was_kept_off_and_is_there_no_more_holds_nobody_up(end: str) -> None:
+    """Its node is wanted by nobody, and nobody is spared for it."""
+    turns, pod, new = DeviceTurns(), Pod("ns", "p", "u", PodClass()), Pod("ns", "new", "n", PodClass())
+    turns.begin(OURS, "a", 1, 0.0)
+    turns.keep_off(pod.key, frozenset("a"), 0.0)
+    assert not turns.may_begin(new, "a")
+    if end == "gone":
+        turns.gone(pod, 0.0)
+    else:
+        change = {"node_name": "b"} if end == "bound" else {"uid": "v"}
+        turns.changed(msgspec.structs.replace(pod, **change), pod, 0.0)
+    assert turns.may_begin(new, "a")
+    assert not turns.is_kept_off(pod.key)
+
+
+def test_nobody_goes_before_those_in_line_of_its_namespace() -> None:
+    """Another namespace's pod may: its own has had fewer turns."""
+    turns = DeviceTurns()
+    first, second = Pod("ns", "first", "f", PodClass()), Pod("ns", "second", "s", PodClass())
+    turns.line.add(first)
+    assert turns.may_begin(first, "a")
+    assert not turns.may_begin(second, "a")
+    assert turns.may_begin(Pod("more", "second", "m", PodClass()), "a")
 
 
 def test_a_foreign_nomination_is_not_cleared() -> None:

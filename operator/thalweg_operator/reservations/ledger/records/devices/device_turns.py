@@ -95,6 +95,8 @@ class DeviceTurns:
         if pod.node_name:
             self.keep_off(pod.key, frozenset(), now)
         self.attempts.changed(pod)
+        if pod.node_name and pod.terminal:
+            self.attempts.gone(pod, now)  # its claim was written before it was bound; the watch may show that later
 
     def gone(self, pod: Pod, now: float) -> None:
         """A pod is gone."""
@@ -119,7 +121,12 @@ class DeviceTurns:
 
     def let_in(self) -> list[str]:
         """Keys of pods of which a node is open again, since the last call."""
-        keys = [key for key, kept in self._kept_off.items() if kept.nodes and not all(map(self.is_binders, kept.nodes))]
+        keys = [
+            key
+            for key, kept in self._kept_off.items()
+            # Whoever is woken amid an attempt might be spared in the next one too, and then nobody would wake it again.
+            if kept.nodes and not kept.is_recent and not all(map(self.is_binders, kept.nodes))
+        ]
         for key in keys:
             self._let_in(key)
         return keys

@@ -40,13 +40,10 @@ class SchedulerAttempts:
         """A pod changed: the watch may show which node kube-scheduler chose, though not yet the devices there.
 
         kube-scheduler nominates the node before it writes claims (schedule_one.go bindingCycle, since 1.35). Our own
-        nomination says nothing of that. Claims are written before the pod is bound.
+        nomination says nothing of that.
         """
         attempt = self._attempts.get(pod.uid)
         if attempt is None:
-            return
-        if pod.node_name and pod.terminal:
-            self._drop(pod.uid)  # what it had is free again, or will be
             return
         known = attempt.pod.nominated_node, pod.planned_node
         is_nominated = pod.nominated_node in attempt.nodes and pod.nominated_node not in known
