@@ -179,7 +179,7 @@ def test_a_gang_that_could_run(tmp_path: Path) -> None:
     assert verified(tmp_path, audit, dump) == 0
     lines = thalweg("audit", "-f", dump).stdout.splitlines()
     assert sum("place default/train-0 on" in line for line in lines) == 1
-    assert "  the plan of WaitingPods" in lines
+    assert "  its plan is that of WaitingPods, above" in lines
     audit = audit_of(dump, [node("n1"), running("a", "n1"), *pods])
     assert finding(audit, "WaitingGangs")["atMost"] == 0
 
