@@ -209,7 +209,7 @@ class Both:
             assert reservation.devices_asked_for or key in turns.pods or reservation.pod in turns.line, (
                 f"{key} is forgotten"
             )
-        assert {key for _, key in turns.line} <= self.world.ledger.preparing
+        assert {key for _, key in turns.line.in_order(turns.line.namespaces)} <= self.world.ledger.preparing
 
 
 def test_no_device_is_given_away_twice() -> None:
@@ -534,7 +534,8 @@ def test_a_pod_that_was_kept_off_is_woken() -> None:
 def test_turns_alternate(pause: int, most: int) -> None:
     """The binder has a new pod for a node all the time, and kube-scheduler's pod that was kept off gets its try.
 
-    It asks each so many fifths of a second: in back-off for ten seconds at most. Then it is let through after so many.
+    It asks every ``pause`` fifths of a second; 50 is a back-off of ten seconds. At most ``most`` of its questions are
+    refused before one passes.
     """
     case = DeviceCase(a=9)
     comes(case, "x")
@@ -632,12 +633,17 @@ def test_whose_namespace_had_a_turn_comes_last() -> None:
     line, pods = TurnLine(), [Pod(name[0], name, name, PodClass()) for name in ("a1", "a2", "a3", "b1", "c1", "c2")]
     for pod in pods:
         line.add(pod)
-    assert [key for _, key in line] == ["a/a1", "b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
+
+    def keys() -> list[str]:
+        return [key for _, key in line.in_order(line.namespaces)]
+
+    assert keys() == ["a/a1", "b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
     line.served(pods[0])
-    assert [key for _, key in line] == ["b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
+    assert keys() == ["b/b1", "c/c1", "a/a2", "c/c2", "a/a3"]
     line.served(pods[3])
     line.leave(pods[4])
-    assert [key for _, key in line] == ["c/c2", "a/a2", "a/a3"]
+    assert line.in_order(["a"]) == [("a", "a/a2"), ("a", "a/a3")]
+    assert keys() == ["c/c2", "a/a2", "a/a3"]
 
 
 def test_kube_scheduler_says_which_node_it_chose() -> None:
@@ -833,7 +839,7 @@ def test_who_was_kept_off_and_is_there_no_more_holds_nobody_up(end: str) -> None
 
 
 def test_nobody_goes_before_those_in_line_of_its_namespace() -> None:
-    """Another namespace's pod may: its own has had fewer turns."""
+    """Another namespace's pod may: none of its own is in line."""
     turns = DeviceTurns()
     first, second = Pod("ns", "first", "f", PodClass()), Pod("ns", "second", "s", PodClass())
     turns.line.add(first)

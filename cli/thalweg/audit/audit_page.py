@@ -9,7 +9,7 @@ from typing import Final
 from flowcore.model.amount_text import counted
 from flowcore.questions.audit.answer_audit import AuditAnswer
 from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
-from flowcore.questions.audit.sentences import whole
+from flowcore.questions.audit.sentences import as_sentence
 from flowcore.questions.scenario.reading.moment import moment_text, seconds_of
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts
@@ -58,7 +58,7 @@ def _page(answer: AuditAnswer) -> Iterator[str]:
 
 
 def _finding(finding: AuditFinding, steps: Sequence[WitnessStep]) -> Iterator[str]:
-    yield f"<section><h2>{escape(finding.name)}</h2><p>{escape(whole(finding.sentence))}</p>"
+    yield f"<section><h2>{escape(finding.name)}</h2><p>{escape(as_sentence(finding.sentence))}</p>"
     if finding.now:
         yield _bar(finding)
     if steps:

@@ -8,7 +8,7 @@ from flowcore.model.amount_text import counted
 from flowcore.model.policies import ReschedulingReason
 from flowcore.questions.audit.apply_plan import ApplicableStep, ApplyAnswer, ApplyQuery, answer_apply
 from flowcore.questions.audit.finding import StepAction
-from flowcore.questions.audit.sentences import whole
+from flowcore.questions.audit.sentences import as_sentence
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
@@ -25,7 +25,7 @@ def run_apply(source: SourceOptions, asked: ApplyQuery, output: str) -> None:
 def show(answer: ApplyAnswer) -> None:
     """Prints a plan for people."""
     console = stdout_console()
-    console.print(whole(answer.sentence), markup=False)
+    console.print(as_sentence(answer.sentence), markup=False)
     if not answer.steps:
         console.print("There is no plan to carry out.")
         return

@@ -14,7 +14,7 @@ from flowcore.model.errors import ModelError
 from flowcore.model.quantities import NANO, nanos
 from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answer_audit
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
-from flowcore.questions.audit.sentences import whole
+from flowcore.questions.audit.sentences import as_sentence
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import seconds_of
@@ -79,7 +79,7 @@ def run_audit(
     if page is not None:
         _write(page, answers)
     for answered in answers:
-        _tell_unmet(answered, limits)
+        _tell_unused(answered, limits)
     above = [sentence for answered in answers for sentence in above_limits(answered, limits)]
     for sentence in above:
         click.echo(f"Above the limit: {sentence}", err=True)
@@ -95,7 +95,7 @@ def _write(page: Path, answers: Iterable[AuditAnswer]) -> None:
         sys.exit(2)
 
 
-def _tell_unmet(answer: AuditAnswer, limits: Mapping[str, int]) -> None:
+def _tell_unused(answer: AuditAnswer, limits: Mapping[str, int]) -> None:
     """Says which limits are of findings that this audit does not have, such as room that nobody asks for."""
     names = [finding.name for finding in answer.findings]
     for name in limits:
@@ -122,7 +122,7 @@ def show(answer: AuditAnswer) -> None:
     ]
     print_table(console, ("FINDING", "NOW", "AT LEAST", "AT MOST"), rows)
     for finding, lines in _with_plans(answer):
-        console.print(f"\n{whole(finding.sentence)}", markup=False)
+        console.print(f"\n{as_sentence(finding.sentence)}", markup=False)
         for line in lines:
             console.print(f"  {line}", markup=False)
     if closed := closed_table(answer.closed, seconds_of(answer.now)):

@@ -57,8 +57,8 @@ def audit(
     places of one plan in their order, and says of each step which policy would carry it out, or what stands in the way.
     Policies do it under their limits: for waiting pods, by preemption, and with reason Gain.
 
-    Exit code 1: a finding is above its limit; a limit of stranded room that nobody asks for is kept. Exit code 2: the
-    files or the API server cannot be read, or --apply names no finding.
+    Exit code 1: a finding is above its limit. A limit for stranded room is kept where the audit has no such finding.
+    Exit code 2: the files or the API server cannot be read, or --apply names no finding.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ from flowcore.model.amount_text import counted
 from flowcore.questions.audit.finding import StepAction, WitnessStep
 
 
-def whole(sentence: str) -> str:
+def as_sentence(sentence: str) -> str:
     """A finding's sentence on a line of its own: with a capital and a full stop."""
     return f"{sentence[:1].upper()}{sentence[1:]}."
 

@@ -153,10 +153,10 @@ def is_kube_schedulers_turn(state: LedgerState, node: str) -> bool:
 def _lacks_devices(cluster: Cluster, pod: Pod, name: str) -> bool:
     """Whether a pod, as it is now, would get devices on a node.
 
-    Only among those that wait, and once it is bound, does it show what it gets for its extended resources.
+    What it gets for its extended resources shows only in ``waiting``, and in ``pods`` once it is bound.
     """
-    now = cluster.waiting.get(pod.key) or cluster.pods.get(pod.key)
-    pod = now if now is not None and now.uid == pod.uid and now.pod_class.devices is not None else pod
+    shown = cluster.waiting.get(pod.key) or cluster.pods.get(pod.key)
+    pod = shown if shown is not None and shown.uid == pod.uid and shown.pod_class.devices is not None else pod
     devices, node = pod.pod_class.devices, cluster.nodes.get(name)
     if devices is None or node is None:
         return False

@@ -50,8 +50,8 @@ class KeptOff(msgspec.Struct):
     """A pod that turns kept from nodes in its last attempt.
 
     Attributes:
-        nodes: while all of them are closed; then none.
-        times: how often in a row, and let in again between.
+        nodes: these, until one of them is open; then none.
+        times: how often in a row; it was let in each time between.
         since: when that attempt was answered.
         is_recent: whether the attempt may still go on.
     """
@@ -105,19 +105,13 @@ class DeviceTurns:
 
     def keep_off(self, key: str, nodes: frozenset[str], now: float) -> None:
         """In its last attempt a turn kept the pod of this name from these nodes; without nodes: from none."""
-        before = self._kept_off.get(key)
-        times = 1 if before is None else before.times + (not before.nodes)
-        self._let_in(key)
-        self._kept_off.pop(key, None)
+        before = self._kept_off.pop(key, None)
+        if before is not None:
+            self._kept_off_at.subtract(before.nodes)
         if nodes:
+            times = 1 if before is None else before.times + (not before.nodes)
             self._kept_off[key] = KeptOff(nodes, times, now)
             self._kept_off_at.update(nodes)
-
-    def _let_in(self, key: str) -> None:
-        kept = self._kept_off.get(key)
-        if kept is not None:
-            self._kept_off_at.subtract(kept.nodes)
-            kept.nodes = frozenset()
 
     def let_in(self) -> list[str]:
         """Keys of pods of which a node is open again, since the last call."""
@@ -127,30 +121,31 @@ class DeviceTurns:
             # Whoever is woken amid an attempt might be spared in the next one too, and then nobody would wake it again.
             if kept.nodes and not kept.is_recent and not all(map(self.is_binders, kept.nodes))
         ]
-        for key in keys:
-            self._let_in(key)
+        for kept in map(self._kept_off.__getitem__, keys):
+            self._kept_off_at.subtract(kept.nodes)
+            kept.nodes = frozenset()
         return keys
 
     def is_kept_off(self, key: str) -> bool:
-        """Whether a turn refused nodes to the pod of this name in an attempt that may still go on."""
+        """Whether turns keep the pod of this name from nodes, or did in an attempt that may still go on."""
         kept = self._kept_off.get(key)
         return kept is not None and (kept.is_recent or bool(kept.nodes))
 
     # --- the binder's ---
 
     def may_begin(self, pod: Pod, node: str) -> bool:
-        """Whether a turn for a pod may begin on a node now: not too many are under way, and nobody waits longer."""
-        is_its_place = pod in self.line or not self.line.has_pods_of(pod.namespace)
+        """Whether a turn for a pod may begin on a node: there is one left, and none of its namespace waits longer."""
+        is_its_place = pod in self.line or pod.namespace not in self.line.namespaces
         is_wanted = self._kept_off_at[node] > 0 and self.is_binders(node)
         return is_its_place and self._has_turns_left(pod.namespace) and not (node in self._open or is_wanted)
 
     def next_in_line(self) -> Iterator[str]:
         """Keys of the pods in line, in their order, as long as turns of their namespaces may begin."""
-        if len(self._turns) < _MOST_TURNS:
-            yield from (key for namespace, key in self.line if self._has_turns_left(namespace))
+        namespaces = filter(self._has_turns_left, self.line.namespaces)
+        yield from (key for namespace, key in self.line.in_order(namespaces) if self._has_turns_left(namespace))
 
     def _has_turns_left(self, namespace: str) -> bool:
-        """Whether a namespace may have a further turn. It has no more than three of four, so others find some."""
+        """Whether a namespace may have a further turn: one alone never has all, but three quarters at most."""
         return len(self._turns) < _MOST_TURNS and self._turns_of[namespace] * 4 < _MOST_TURNS * 3
 
     def begin(self, pod: Pod, node: str, reservation: int, now: float) -> None:
@@ -221,7 +216,7 @@ class DeviceTurns:
 
     def _open_seconds(self, node: str) -> float:
         times = max(kept.times for kept in self._kept_off.values() if node in kept.nodes)
-        return min(_OPEN_SECONDS * 2.0 ** (times - 1), _MOST_OPEN_SECONDS)
+        return min(_OPEN_SECONDS * 2.0 ** min(times - 1, 3), _MOST_OPEN_SECONDS)
 
 
 def _take_one(counts: Counter[str], name: str) -> None:

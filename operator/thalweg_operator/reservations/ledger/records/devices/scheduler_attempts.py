@@ -15,7 +15,7 @@ _GONE_SECONDS = 1.0
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """A pod that kube-scheduler was let through with to one of these nodes, and may be choosing devices for."""
+    """A pod that we let through to these nodes: kube-scheduler may be choosing devices for it on one of them."""
 
     pod: Pod
     nodes: frozenset[str]

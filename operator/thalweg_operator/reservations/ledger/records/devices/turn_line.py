@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, KeysView
 from itertools import chain, zip_longest
 
 from flowcore.model.pods import Pod
 
 
 class TurnLine:
-    """Pods in line, by namespace. Whose namespace had a turn last comes last; within one the highest priority first."""
+    """Pods in line, by namespace. Whose namespace had a turn goes to the end; in one the highest priority is first."""
 
     def __init__(self) -> None:
         #: Namespace -> key of a pod -> its priority.
@@ -18,17 +18,18 @@ class TurnLine:
     def __contains__(self, pod: Pod) -> bool:
         return pod.key in self._pods.get(pod.namespace, ())
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Namespaces and keys of the pods in their order, as the line is now."""
+    @property
+    def namespaces(self) -> KeysView[str]:
+        """Namespaces of the pods, in their order."""
+        return self._pods.keys()
+
+    def in_order(self, namespaces: Iterable[str]) -> list[tuple[str, str]]:
+        """Namespaces and keys of the pods of some namespaces, as the line is now."""
         ordered = [
             [(namespace, key) for key in sorted(pods, key=pods.__getitem__, reverse=True)]
-            for namespace, pods in self._pods.items()
+            for namespace, pods in ((namespace, self._pods[namespace]) for namespace in namespaces)
         ]
-        return iter([pod for pod in chain.from_iterable(zip_longest(*ordered)) if pod is not None])
-
-    def has_pods_of(self, namespace: str) -> bool:
-        """Whether a pod of a namespace waits."""
-        return namespace in self._pods
+        return [pod for pod in chain.from_iterable(zip_longest(*ordered)) if pod is not None]
 
     def add(self, pod: Pod) -> None:
         """A pod waits; it may do so already."""
