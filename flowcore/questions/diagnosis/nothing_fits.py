@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import tolerates
-from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.model.amount_text import short_amount
+from flowcore.model.resources import PODS
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
@@ -37,6 +36,7 @@ from flowcore.rules.filters import (
 from flowcore.rules.filters.registry import NODE_UNREADABLE
 from flowcore.rules.reasons.exclusion import WayOut, smallest_exclusion, way_out
 from flowcore.rules.reasons.preemption import only_lacks_room, too_small, why_nobody_leaves
+from flowcore.rules.reasons.shortage import best_node, lacking
 
 #: What to do about each filter.
 STEPS = {
@@ -78,7 +78,8 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
     out, step = way_out(verdicts, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
-        nearest = _nearest(pod, nodes) if node_resources_fit.NAME in out.filters else int(nodes[0])
+        by_room = node_resources_fit.NAME in out.filters
+        nearest = best_node(pod.unplaced.pod.pod_class, pod.plan.result.after, nodes) if by_room else int(nodes[0])
         evidence.append(_opens(pod, out, nearest))
         step = " ".join(STEPS[name] for name in out.filters)
     evidence.extend(nobody_leaves(pod))
@@ -145,23 +146,8 @@ def _detail(pod: UnplacedCase, name: str, position: int) -> str:
     return ""
 
 
-def _nearest(pod: UnplacedCase, nodes: Int64s) -> int:
-    """The node that lacks least of what the pod asks for."""
-    after = pod.plan.result.after
-    wanted = after.vector(pod.unplaced.pod.pod_class.requests)
-    short = np.maximum(wanted - after.free[nodes], 0) / np.maximum(wanted, 1)
-    return int(nodes[short.max(axis=1).argmin()])
-
-
 def _lacking(pod: UnplacedCase, position: int) -> list[str]:
-    after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
-    short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[position]).tolist()
-    lacking = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
-    if not lacking:
-        missing = node_resources_fit.not_offered(pod.unplaced.pod.pod_class, after)
-        lacking = [_amount(name, requests[name]) for name in missing] or ["room for one more pod"]
-    return lacking
-
-
-def _amount(resource: str, value: int) -> str:
-    return f"{short_amount(resource, value, round_up=True)} {resource}"
+    lacks = lacking(pod.unplaced.pod.pod_class, pod.plan.result.after, position)
+    return [
+        "room for one more pod" if each.resource == PODS else f"{each.amount_text} {each.resource}" for each in lacks
+    ]
