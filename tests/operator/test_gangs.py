@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
+from support.work import lines_run
 from thalweg_operator.api.watches.sinks import ObjectSink, pod_group_decoder
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -130,3 +131,31 @@ def test_status_reports_of_kubelets_start_no_round() -> None:
     case.changed()
     case.state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="x"))
     assert not case.changed()
+
+
+def deletion(count: int, *, node_name: str = "", place: bool = False) -> int:
+    """Lines run for the dearest of some events, as gangs of a pod each that name each other lose their pods one by one."""
+    state = DrivenLedger()
+    state.upsert_node(Node("n", allocatable=(("pods", 1000),)))
+    keys = tuple(GangKey(GangSource.THALWEG, "ml", f"g{at}") for at in range(count))
+    pods = [
+        Pod("ml", key.name, key.name, PodClass(), node_name=node_name, gang=GangRef(key, GangSpec(1, group=keys)))
+        for key in keys
+    ]
+    for pod in pods:
+        state.upsert_pod(pod)
+        if place:
+            state.reserve(pod, "n", owner=Owner.BINDER)
+    dearest = 0
+    for at, pod in enumerate(pods):
+        if at % 16:
+            state.delete_pod(pod.key)
+        else:
+            dearest = max(dearest, lines_run(lambda key=pod.key: state.delete_pod(key)))
+    return dearest
+
+
+@pytest.mark.parametrize("case", [{"node_name": "n"}, {}, {"place": True}], ids=["running", "waiting", "on their way"])
+def test_the_work_for_a_pod_that_goes_grows_with_the_gangs_of_its_group(case: dict[str, Any]) -> None:
+    """Twice as many gangs that name each other take about twice the work for an event: each is looked at once."""
+    assert deletion(64, **case) < 2.5 * deletion(32, **case)

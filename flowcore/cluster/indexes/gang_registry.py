@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
@@ -319,12 +320,24 @@ class GangRegistry:
             reserved: keys of pods on their way to a node; they count.
             besides: a pod that does not count.
         """
-        if self._lacks_pods(key, reserved, besides):
-            return True
-        spec = self.state(key).spec
-        others = (member for member in spec.group if self.members(member)[0])
-        is_short = any(self._lacks_pods(member, reserved, besides) for member in others)
-        return is_short and (spec.tree is None or self._lacks_groups(key, reserved, besides))
+        return bool(self.lacking((key,), reserved, besides))
+
+    def lacking(self, keys: Iterable[GangKey], reserved: Container[str], besides: str = "") -> list[GangKey]:
+        """Those of some gangs that lack pods (``lacks_pods``). Each gang is looked at once, whoever names it."""
+        is_short = cache(lambda gang: self._lacks_pods(gang, reserved, besides))
+
+        @cache
+        def is_group_short(group: tuple[GangKey, ...]) -> bool:
+            return any(is_short(gang) for gang in group if self.members(gang)[0])
+
+        def lacks(key: GangKey) -> bool:
+            if is_short(key):
+                return True
+            spec = self.state(key).spec
+            by_group = is_group_short(spec.group)
+            return by_group and (spec.tree is None or self._lacks_groups(key, reserved, besides))
+
+        return [key for key in keys if lacks(key)]
 
     def depends_on(self, key: GangKey) -> tuple[GangKey, ...]:
         """The gangs that it is placed with, itself among them; it alone where its tree has what it needs without it."""
@@ -424,7 +437,10 @@ class GangRegistry:
 
     def members(self, key: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
         """Waiting pods of a gang, and bound ones, by key."""
-        members_of = (self._members.get(key) or _Members()).without(self.state(key).non_members)
+        members_of = self._members.get(key)
+        if members_of is None:
+            return {}, {}
+        members_of = members_of.without(self.state(key).non_members)
         return members_of.waiting, members_of.bound
 
     def succeeded(self, key: GangKey) -> Mapping[str, Pod]:

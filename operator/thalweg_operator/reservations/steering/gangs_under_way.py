@@ -7,6 +7,9 @@ planned anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
@@ -44,43 +47,48 @@ def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
 
     A binding of ours may have been carried out. kube-scheduler may be binding a pod that it was let through with.
     """
-    gangs = cluster.gangs
-    for gang in gangs.depends_on(key):
-        waiting, bound = gangs.members(gang)
-        if bound or gangs.state(gang).succeeded_count:
+    return any(_has_begun_itself(cluster, ledger, gang) for gang in cluster.gangs.depends_on(key))
+
+
+def _has_begun_itself(cluster: Cluster, ledger: Ledger, gang: GangKey) -> bool:
+    """As ``has_begun``, whatever is the case with other gangs of its group."""
+    waiting, bound = cluster.gangs.members(gang)
+    if bound or cluster.gangs.state(gang).succeeded_count:
+        return True
+    for pod in waiting:
+        reservation = ledger.reservations.get(pod)
+        if ledger.in_flight.is_let_through(pod) or (reservation is not None and reservation.maybe_bound):
             return True
-        for pod in waiting:
-            reservation = ledger.reservations.get(pod)
-            if ledger.in_flight.is_let_through(pod) or (reservation is not None and reservation.maybe_bound):
-                return True
     return False
 
 
 def lacks_others(state: SteeringState, pod: Pod) -> bool:
     """Whether a pod's gang has not begun, and fewer of its pods than it needs are on their way."""
-    return pod.gang is not None and _lacks_pods(state, pod.gang.key)
-
-
-def _lacks_pods(state: SteeringState, gang: GangKey) -> bool:
-    cluster, ledger = state.cluster, state.ledger
+    if pod.gang is None:
+        return False
+    cluster, ledger, gang = state.cluster, state.ledger, pod.gang.key
     return not has_begun(cluster, ledger, gang) and cluster.gangs.lacks_pods(gang, KeysOnTheWay(ledger))
 
 
 def take_back_gangs(state: SteeringState) -> None:
     """Takes back the places of gangs that lack pods and have not begun: they are planned anew, as a whole.
 
-    Once a gang has begun, its other pods go on, and replacements join them.
+    Once a gang has begun, its other pods go on, and replacements join them. Gangs of one group that name each other
+    have begun together: each gang is looked at once, however many others name it.
     """
-    gangs, records = state.cluster.gangs, state.nominations
+    gangs, ledger, records = state.cluster.gangs, state.ledger, state.nominations
     while records.may_lack:
         looked_at, records.may_lack = records.may_lack, {}
         for key, member in looked_at.items():
             spec = gangs.state(key).spec
             # A gang of a group that has no pods any more says of nothing that it lacks them.
             is_gone = spec.tree is None and not gangs.exists(key)
-            for gang in spec.group or member.spec.group or (key,):
-                if _lacks_pods(state, gang) or (is_gone and not has_begun(state.cluster, state.ledger, gang)):
-                    _take_back(state, gang)
+            placed = [gang for gang in spec.group or member.spec.group or (key,) if any(_places(state, gang))]
+            lacking = set(placed if is_gone or not placed else gangs.lacking(placed, KeysOnTheWay(ledger)))
+            begun_itself = cache(lambda gang: _has_begun_itself(state.cluster, ledger, gang))
+            begun = cache(lambda group: any(map(begun_itself, group)))
+            for gang in [gang for gang in placed if gang in lacking and not begun(gangs.depends_on(gang))]:
+                _take_back(state, gang)
 
 
 def bound_elsewhere(state: SteeringState, pod: Pod, planned: str) -> None:
@@ -97,7 +105,11 @@ def bound_elsewhere(state: SteeringState, pod: Pod, planned: str) -> None:
 
 def _take_back(state: SteeringState, gang: GangKey) -> None:
     reservations = state.ledger.reservations
-    keys = [key for key in state.cluster.gangs.members(gang)[0] if key in reservations]
     # The last waves first: none of them begins meanwhile.
-    for key in sorted(keys, key=lambda key: reservations[key].wave, reverse=True):
+    for key in sorted(_places(state, gang), key=lambda key: reservations[key].wave, reverse=True):
         take_back(state, key)
+
+
+def _places(state: SteeringState, gang: GangKey) -> Iterator[str]:
+    """The waiting pods of a gang that have a place."""
+    return (key for key in state.cluster.gangs.members(gang)[0] if key in state.ledger.reservations)
