@@ -134,7 +134,7 @@ def test_status_reports_of_kubelets_start_no_round() -> None:
 
 
 def deletion(count: int, *, node_name: str = "", place: bool = False) -> int:
-    """Lines run for the dearest of some events, as gangs of a pod each that name each other lose their pods one by one."""
+    """Lines run for the dearest of some events, as gangs of one pod that name each other lose their pods."""
     state = DrivenLedger()
     state.upsert_node(Node("n", allocatable=(("pods", 1000),)))
     keys = tuple(GangKey(GangSource.THALWEG, "ml", f"g{at}") for at in range(count))
@@ -159,3 +159,22 @@ def deletion(count: int, *, node_name: str = "", place: bool = False) -> int:
 def test_the_work_for_a_pod_that_goes_grows_with_the_gangs_of_its_group(case: dict[str, Any]) -> None:
     """Twice as many gangs that name each other take about twice the work for an event: each is looked at once."""
     assert deletion(64, **case) < 2.5 * deletion(32, **case)
+
+
+@pytest.mark.parametrize("on_its_way", [False, True])
+def test_the_work_for_a_pod_that_goes_does_not_grow_with_its_gang(*, on_its_way: bool) -> None:
+    """Pods that say the same of their gang are not looked at again, each time that one of them goes."""
+
+    def work(count: int) -> int:
+        state, gang = DrivenLedger(), GangRef(OURS, GangSpec(2))
+        state.upsert_node(Node("n", allocatable=(("pods", 1000),)))
+        pods = [Pod("ml", f"p{at}", f"p{at}", PodClass(), node_name="n", gang=gang) for at in range(count)]
+        for pod in pods:
+            state.upsert_pod(pod)
+        if on_its_way:
+            last = Pod("ml", "last", "last", PodClass(), gang=gang)
+            state.upsert_pod(last)
+            state.reserve(last, "n")
+        return lines_run(lambda: state.delete_pod("ml/p0"))
+
+    assert work(200) < 1.5 * work(50)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiohttp import web
 from support.fake_api import WatchServer, connected, listening, refusal, serving
 from support.operator import until
 from support.tcp_proxy import proxying
+from thalweg_operator import yielding
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -459,3 +461,31 @@ async def test_listed_again_on_demand(tmp_path: Path) -> None:
         await case.equal()
         assert case.reflector.version == case.server.version
         assert case.count("thalweg_relists_total") == 1
+
+
+async def test_dear_events_leave_others_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each event costs more than a burst may, another task has a turn after each: in a list and in a watch."""
+    spent, seen = 0.0, list[int]()
+    monkeypatch.setattr(yielding, "perf_counter", lambda: spent)
+    upsert = Mirror.upsert
+
+    def dear(mirror: Mirror, value: Thing) -> None:
+        nonlocal spent
+        spent += 2 * yielding.BURST_SECONDS
+        upsert(mirror, value)
+
+    monkeypatch.setattr(Mirror, "upsert", dear)
+
+    async def note() -> None:
+        while True:
+            seen.append(round(spent / yielding.BURST_SECONDS / 2))
+            await asyncio.sleep(0)
+
+    noting = asyncio.create_task(note())
+    async with reflecting(tmp_path, **{f"t{at}": at for at in range(50)}) as case:
+        for at in range(50):
+            case.server.put(f"t{at}", -at)
+        await case.equal()
+    noting.cancel()
+    assert seen[-1] == 100
+    assert max(after - before for before, after in pairwise(seen)) == 1

@@ -8,10 +8,11 @@ does not help the gang now.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 
 from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
@@ -21,7 +22,7 @@ from flowcore.cluster.pod_groups.composites import CompositeGroups
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, GroupTree, PodGroup
-from flowcore.model.gang_topology import job_and_rank
+from flowcore.model.gang_topology import GangTopology, job_and_rank
 from flowcore.model.pods import Pod
 
 
@@ -45,13 +46,51 @@ class PartialGang:
     timeout: int | None
 
 
+#: What a pod says of its gang: its controller, and what that needs.
+_Statement = tuple[str, GangSpec | None, GangTopology | None]
+
+
 @dataclass(slots=True)
 class _Members:
-    """Pods of one gang, by their keys."""
+    """Pods of one gang, by their keys.
+
+    Attributes:
+        statements: how many of its pods say each of these.
+    """
 
     waiting: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, Pod] = field(default_factory=dict)
     succeeded: dict[str, Pod] = field(default_factory=dict)
+    statements: Counter[_Statement] = field(default_factory=Counter)
+
+    def put(self, pod: Pod) -> None:
+        """Takes a pod that is not there, or one that only differs in what decides about no gang."""
+        pods = getattr(self, _state_of(pod))
+        if (before := pods.get(pod.key)) is not None:
+            self._count(before, -1)
+        pods[pod.key] = pod
+        self._count(pod, 1)
+
+    def drop(self, pod: Pod) -> None:
+        """A pod that was put is gone."""
+        del getattr(self, _state_of(pod))[pod.key]
+        self._count(pod, -1)
+
+    def _count(self, pod: Pod, by: int) -> None:
+        statement = pod.owner, None if pod.gang is None else pod.gang.spec, pod.gang_topology
+        self.statements[statement] += by
+        if not self.statements[statement]:
+            del self.statements[statement]
+
+    def that_decide(self) -> tuple[Collection[Pod], Collection[Pod]]:
+        """Pods that say all that is said of the gang: waiting and bound ones, and succeeded ones.
+
+        One of each where all say the same: the work does not grow with the gang.
+        """
+        pods = chain(self.waiting.values(), self.bound.values())
+        if len(self.statements) == 1 and (one := list(islice(pods, 1))):
+            return one, list(islice(self.succeeded.values(), 1))
+        return list(pods), self.succeeded.values()
 
     def without(self, non_members: Collection[str]) -> _Members:
         """The members without these pods."""
@@ -146,7 +185,7 @@ class GangRegistry:
         gang = pod.gang.key
         members = self._members[gang]
         matters = self._affects_waiting(pod.gang)
-        del getattr(members, _state_of(pod))[key]
+        members.drop(pod)
         if not (members.waiting or members.bound or members.succeeded):
             del self._members[gang]
             self._drop_part(gang)
@@ -163,7 +202,7 @@ class GangRegistry:
             members = self._members[gang] = _Members()
             if gang.source is GangSource.CONTROLLER:
                 self._parts.setdefault(gang.parent, {})[gang] = None
-        getattr(members, _state_of(pod))[pod.key] = pod
+        members.put(pod)
 
     def _drop_part(self, gang: GangKey) -> None:
         if gang.source is GangSource.CONTROLLER:
@@ -410,7 +449,7 @@ class GangRegistry:
 
     def _compute_state(self, key: GangKey) -> GangState:
         members_of = self._members.get(key) or _Members()
-        pods = [*members_of.waiting.values(), *members_of.bound.values()]
+        pods, succeeded = members_of.that_decide()
         if key.source.has_pod_groups:
             group = self.groups.get(key)
             if group is None:
@@ -421,9 +460,10 @@ class GangRegistry:
                     reason = f"{key.display_name}: {group.problem}"
                 resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
         elif key.source is GangSource.CONTROLLER:
-            resolved = resolve_parent(key, self.parents.get(key.parent), [*pods, *members_of.succeeded.values()])
+            pods_made = list(chain.from_iterable(each.values() for each in members_of.by_state))
+            resolved = resolve_parent(key, self.parents.get(key.parent), pods_made)
         else:
-            resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
+            resolved = resolve_gang_spec(key, pods, succeeded)
         resolved = self._tiers.applied(with_pod_topology(key, resolved, pods), key.display_name)
         members = members_of.without(resolved.non_members)
         return GangState(

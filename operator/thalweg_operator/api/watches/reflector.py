@@ -26,6 +26,7 @@ from thalweg_operator.api.watches.pages import pages
 from thalweg_operator.api.watches.watch_messages import EVENTS, OBJECTS, PROBLEMS, Garbled, read
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.yielding import Burst
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -48,8 +49,6 @@ _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
 #: Failures that count at most while the API server starts: then pauses are at most 1.6 s.
 _STARTING_FAILURES = 3
-#: Events between two turns of the event loop.
-_BURST = 100
 
 
 class Sink(Protocol[T_contra]):
@@ -257,16 +256,16 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""
-        gone, version = set(self._sink.keys()), ""
+        gone, version, burst = set(self._sink.keys()), "", Burst()
         async with aclosing(pages(self._api_client, self.path, self._rate_limiter)) as listed:
             async for page in listed:
                 version = page.metadata.resource_version
-                for index, item in enumerate(page.items or ()):
+                for item in page.items or ():
                     gone.discard(self._store(item))
-                    if index % _BURST == _BURST - 1:
-                        await asyncio.sleep(0)
+                    await burst.part_done()
         for key in gone:
             self._sink.delete(key)
+            await burst.part_done()
         self._mark_confirmed()
         return version
 
@@ -284,7 +283,7 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(random.randint(280, 420)),  # noqa: S311
         }
         await self._rate_limiter.wait()
-        rest, count, accepted = b"", 0, False
+        rest, count, accepted, burst = b"", 0, False, Burst()
         try:
             async with (
                 asyncio.timeout(None) as self._watch_end,
@@ -299,8 +298,7 @@ class Reflector(Generic[T]):
                     for line in lines:
                         self._apply(line)
                         count += 1
-                        if count % _BURST == 0:
-                            await asyncio.sleep(0)
+                        await burst.part_done()
                     if lines:
                         self._mark_confirmed()
                         self._mark_healthy()

@@ -25,6 +25,7 @@ from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 from thalweg_operator.usage.report import NOT_POLLED
+from thalweg_operator.yielding import yielding
 
 _log = structlog.get_logger()
 _EVERY = 1.0
@@ -94,9 +95,7 @@ class PolicyStatus:
 
     async def _counts(self) -> PolicyCoverages:
         counts, namespaces = PolicyCoverages(self._cluster.policies), self._cluster.namespaces
-        for index, ((namespace, labels, scheduler), population) in enumerate(list(self._cluster.populations.items())):
-            if index % 500 == 499:
-                await asyncio.sleep(0)
+        async for (namespace, labels, scheduler), population in yielding(list(self._cluster.populations.items())):
             known = namespaces.get(namespace, ())
             counts.add(namespace, labels, scheduler, known, population.placed, population.waiting)
         return counts

@@ -18,6 +18,7 @@ from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.delivery.status.due import WrittenStatus, is_due
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.reports.round_reports import RoundReports
+from thalweg_operator.yielding import yielding
 
 _PATH: Final = QUEUE.paths[0]
 #: Seconds between two looks: shares change with every pod, and nobody reads them that often.
@@ -54,9 +55,7 @@ class QueueStatus:
     async def _counts(self) -> dict[str, tuple[int, int]]:
         """Pods with and without a node of each accepted queue, those of queues below it included."""
         cluster, counts = self._cluster, dict[str, tuple[int, int]]()
-        for index, ((namespace, labels, _), population) in enumerate(list(cluster.populations.items())):
-            if index % 500 == 499:
-                await asyncio.sleep(0)
+        async for (namespace, labels, _), population in yielding(list(cluster.populations.items())):
             name = cluster.queues.of_labels(labels, cluster.namespaces.get(namespace, ()))
             for above in cluster.queues.tree.path(name) if name else ():
                 placed, waiting = counts.get(above, (0, 0))

@@ -25,6 +25,7 @@ from thalweg_operator.api.client import MERGE_PATCH, ApiClient, namespaced_path
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.yielding import BURST_SECONDS
 
 _KIND: Final = POD_GROUPS[GangSource.VOLCANO]
 #: The phases in which Volcano's controller makes no pods, and the one that we write.
@@ -35,8 +36,8 @@ _EVERY: Final = 0.5
 _BACKOFF: Final = Backoff(first=1.0, longest=60.0)
 #: Requests in flight for one namespace.
 _CONCURRENCY: Final = 4
-#: Jobs that are looked at between two turns of the event loop, and how many times as long as a look the pause is.
-_BURST, _REST = 100, 9
+#: How many times as long as a look the pause after it is.
+_REST = 9
 #: Seconds after which a group that still waits is written again: Volcano's controller may have made it wait anew.
 _SEEN_AFTER: Final = 60.0
 
@@ -127,10 +128,10 @@ class VolcanoPhases:
     async def _look(self) -> tuple[list[Start], float]:
         """The Jobs to start, and the seconds that it took to find them: Volcano may have many that are not ours."""
         starts, took, since = [], 0.0, time.perf_counter()
-        for index, start in enumerate(jobs_to_start(self._cluster)):
+        for start in jobs_to_start(self._cluster):
             if start is not None:
                 starts.append(start)
-            if index % _BURST == _BURST - 1:
+            if time.perf_counter() - since >= BURST_SECONDS:
                 took += time.perf_counter() - since
                 await asyncio.sleep(0)
                 since = time.perf_counter()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.gang_spec import GangKey
+from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay, Ledger
@@ -73,22 +73,34 @@ def lacks_others(state: SteeringState, pod: Pod) -> bool:
 def take_back_gangs(state: SteeringState) -> None:
     """Takes back the places of gangs that lack pods and have not begun: they are planned anew, as a whole.
 
-    Once a gang has begun, its other pods go on, and replacements join them. Gangs of one group that name each other
-    have begun together: each gang is looked at once, however many others name it.
+    Once a gang has begun, its other pods go on, and replacements join them.
     """
-    gangs, ledger, records = state.cluster.gangs, state.ledger, state.nominations
+    records = state.nominations
     while records.may_lack:
         looked_at, records.may_lack = records.may_lack, {}
         for key, member in looked_at.items():
-            spec = gangs.state(key).spec
-            # A gang of a group that has no pods any more says of nothing that it lacks them.
-            is_gone = spec.tree is None and not gangs.exists(key)
-            placed = [gang for gang in spec.group or member.spec.group or (key,) if any(_places(state, gang))]
-            lacking = set(placed if is_gone or not placed else gangs.lacking(placed, KeysOnTheWay(ledger)))
-            begun_itself = cache(lambda gang: _has_begun_itself(state.cluster, ledger, gang))
-            begun = cache(lambda group: any(map(begun_itself, group)))
-            for gang in [gang for gang in placed if gang in lacking and not begun(gangs.depends_on(gang))]:
+            for gang in _to_plan_anew(state, key, member):
                 _take_back(state, gang)
+
+
+def _to_plan_anew(state: SteeringState, key: GangKey, member: GangRef) -> list[GangKey]:
+    """Gangs of a group that have places, lack pods and have not begun. Each is looked at once, whoever names it.
+
+    Args:
+        key: one of the group.
+        member: as a pod names it that it has, or had.
+    """
+    gangs, ledger = state.cluster.gangs, state.ledger
+    spec = gangs.state(key).spec
+    placed = [gang for gang in spec.group or member.spec.group or (key,) if any(_places(state, gang))]
+    if not placed:
+        return []
+    # A gang of a group that has no pods any more says of nothing that it lacks them.
+    is_gone = spec.tree is None and not gangs.exists(key)
+    lacking = placed if is_gone else gangs.lacking(placed, KeysOnTheWay(ledger))
+    begun_itself = cache(lambda gang: _has_begun_itself(state.cluster, ledger, gang))
+    begun = cache(lambda group: any(map(begun_itself, group)))
+    return [gang for gang in lacking if not begun(gangs.depends_on(gang))]
 
 
 def bound_elsewhere(state: SteeringState, pod: Pod, planned: str) -> None:
