@@ -17,9 +17,9 @@ from flowcore.rules.devices.search_effort import CHARACTER, DEVICE, Spend, unlim
 MAX_COST = 100_000
 #: Bytes of compiled expressions, and of answers, that end a generation. The latter count attributes that slices hold
 #: anyway: some tens of thousands of devices.
-_COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**27
+_COMPILED_BYTES, _ANSWER_BYTES = 2**21, 2**27
 #: What a compiled expression holds beside its text: about so many bytes for each character.
-_BYTES_A_CHARACTER = 60
+_BYTES_A_CHARACTER = 100
 
 
 #: Types of attributes that every expression can have.

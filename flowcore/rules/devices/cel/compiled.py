@@ -5,7 +5,7 @@ Source: cel-spec langdef.md, "Evaluation"; dynamic-resource-allocation cel/compi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from flowcore.rules.devices.cel.device_input import FIELDS
 from flowcore.rules.devices.cel.evaluation import MAX_COST, Evaluation
@@ -124,7 +124,14 @@ class _Compiler:
             raise ExpressionError(f"the expression nests deeper than {MAX_DEPTH}")
         compiled = self._compiled(tree)
         self._depth -= 1
-        return compiled
+
+        def evaluate(state: Evaluation) -> CelValue:
+            state.left -= 1
+            if state.left < 0:
+                state.spend(0)
+            return compiled(state)
+
+        return evaluate
 
     def _compiled(self, tree: Syntax) -> _Evaluate:
         match tree:
@@ -175,12 +182,7 @@ class _Compiler:
 
     def _name(self, name: str) -> _Evaluate:
         if name == DEVICE or name in self._bound:
-
-            def variable(state: Evaluation) -> CelValue:
-                state.spend(1)
-                return state.variables[name]
-
-            return variable
+            return lambda state: state.variables[name]
         if name not in TYPES:
             raise ExpressionError(f"undeclared reference to '{name}' (in container '')")
         named = TYPES[name]
@@ -247,7 +249,6 @@ def _otherwise(name: str, operand: _Evaluate, default: _Evaluate) -> _Evaluate:
     """``or`` and ``orValue``: the second is evaluated only if the first has no value."""
 
     def evaluate(state: Evaluation) -> CelValue:
-        state.spend(1)
         optional = operand(state)
         if not isinstance(optional, CelOptional):
             raise no_overload(name)
@@ -284,7 +285,6 @@ def _select(operand: _Evaluate, field: str, *, is_optional: bool) -> _Evaluate:
 
 def _index(operand: _Evaluate, index: _Evaluate, *, is_optional: bool) -> _Evaluate:
     def evaluate(state: Evaluation) -> CelValue:
-        state.spend(1)
         value, key = operand(state), index(state)
         if isinstance(value, CelOptional):
             return _field(value.value, key) if value.has_value else NONE
@@ -293,7 +293,7 @@ def _index(operand: _Evaluate, index: _Evaluate, *, is_optional: bool) -> _Evalu
             return entry
         if not entry.has_value:
             problem = "index out of bounds" if isinstance(value, list) else "no such key"
-            shown = key if isinstance(key, str | int | float) else type_name(key)
+            shown = str(key)[:MAX_TEXT] if isinstance(key, str | int | float) else type_name(key)
             raise EvaluationError(f"{problem}: {shown}")
         return entry.value
 
@@ -302,7 +302,6 @@ def _index(operand: _Evaluate, index: _Evaluate, *, is_optional: bool) -> _Evalu
 
 def _presence(operand: _Evaluate, field: str) -> _Evaluate:
     def evaluate(state: Evaluation) -> CelValue:
-        state.spend(1)
         value = operand(state)
         if isinstance(value, CelOptional):
             return value.has_value and _field(value.value, field).has_value
@@ -314,23 +313,24 @@ def _presence(operand: _Evaluate, field: str) -> _Evaluate:
 
 
 def _logic(operands: list[_Evaluate], *, decides: bool) -> _Evaluate:
-    def evaluate(state: Evaluation) -> CelValue:
-        problem: EvaluationError | None = None
-        for operand in operands:
-            try:
-                value = operand(state)
-            except EvaluationError as error:
-                problem = problem or error
-                continue
-            if value is decides:
-                return decides
-            if type(value) is not bool:
-                problem = problem or no_overload("_||_" if decides else "_&&_")
-        if problem is not None:
-            raise problem
-        return not decides
+    return lambda state: _decided(state, operands, decides=decides)
 
-    return evaluate
+
+def _decided(state: Evaluation, operands: Iterable[_Evaluate], *, decides: bool) -> CelValue:
+    problem: EvaluationError | None = None
+    for operand in operands:
+        try:
+            value = operand(state)
+        except EvaluationError as error:
+            problem = problem or error.with_traceback(None)  # else it holds this frame, which holds it
+            continue
+        if value is decides:
+            return decides
+        if type(value) is not bool:
+            problem = problem or no_overload("_||_" if decides else "_&&_")
+    if problem is not None:
+        raise problem
+    return not decides
 
 
 def _conditional(condition: _Evaluate, yes: _Evaluate, no: _Evaluate) -> _Evaluate:
@@ -408,16 +408,18 @@ def _optional_map(variable: str, operand: _Evaluate, body: _Evaluate, *, is_flat
 def _bindings(state: Evaluation, elements: _Evaluate, variables: tuple[str, ...]) -> Iterator[dict[str, CelValue]]:
     """What the variables of a macro are, one element after the other."""
     values = elements(state)
-    if isinstance(values, dict):
-        pairs: list[tuple[CelValue, CelValue]] = list(values.items())
-        singles = list(values)
-    elif isinstance(values, list):
-        pairs, singles = list(enumerate(values)), values
-    else:
+    if not isinstance(values, dict | list):
         raise no_overload("comprehension")
-    for (first, second), single in zip(pairs, singles, strict=True):
+    if len(variables) == 1:
+        (variable,) = variables
+        for value in values:
+            state.spend(1)
+            yield {variable: value}
+        return
+    first, second = variables
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
         state.spend(1)
-        yield dict(zip(variables, (first, second), strict=True)) if len(variables) == 2 else {variables[0]: single}
+        yield {first: key, second: value}
 
 
 def _deciding(*, decides: bool) -> Callable[[_Evaluate, tuple[str, ...], _Evaluate], _Evaluate]:
@@ -425,8 +427,8 @@ def _deciding(*, decides: bool) -> Callable[[_Evaluate, tuple[str, ...], _Evalua
 
     def build(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
         def evaluate(state: Evaluation) -> CelValue:
-            asked = [_bound_to(bound, condition) for bound in _bindings(state, elements, variables)]
-            return _logic(asked, decides=decides)(state)
+            asked = (_bound_to(bound, condition) for bound in _bindings(state, elements, variables))
+            return _decided(state, asked, decides=decides)
 
         return evaluate
 

@@ -111,6 +111,14 @@ def type_name(value: CelValue) -> str:
     return _TYPES.get(type(value), "null_type")
 
 
+def length(value: CelValue) -> int:
+    """How long a value is that takes longer to read the longer it is: characters, elements, parts of a version."""
+    kind = type(value)
+    if kind is str or kind is list:
+        return len(value)
+    return len(value.label) if kind is CelVersion else 0
+
+
 _TYPES: dict[type, str] = {
     bool: "bool",
     Uint: "uint",

@@ -47,19 +47,20 @@ def _sum_of(sign: int) -> Overloads:
     }
 
 
-def _version(_state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
-    version = _parse(text, normalize=normalize is True)
+def _version(state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
+    version = _parse(state, text, normalize=normalize is True)
     if version is None:
         raise EvaluationError(f'"{text}" is not a semantic version')
     return version
 
 
-def _is_version(_state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
-    return _parse(text, normalize=normalize is True) is not None
+def _is_version(state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
+    return _parse(state, text, normalize=normalize is True) is not None
 
 
-def _parse(text: str, *, normalize: bool) -> CelVersion | None:
+def _parse(state: Evaluation, text: str, *, normalize: bool) -> CelVersion | None:
     """A version. Normalizing takes off a "v" and leading zeros, and fills up what is missing."""
+    state.spend(text.count("."))  # each part is an object of its own
     if not normalize:
         return parse_version(text)
     parts = text.removeprefix("v").split(".", 2)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import pairwise
 
-from flowcore.rules.devices.cel.evaluation import MAX_SIZE, Evaluation
+from flowcore.rules.devices.cel.evaluation import Evaluation
 from flowcore.rules.devices.cel.functions.operators import OPERATORS
 from flowcore.rules.devices.cel.functions.overloads import ANY, INT, LIST, Overloads
 from flowcore.rules.devices.cel.problems import EvaluationError, no_overload
@@ -19,7 +19,6 @@ _LESS = OPERATORS["_<_"]
 
 
 def _is_sorted(state: Evaluation, values: CelValue) -> CelValue:
-    state.spend(len(values))
     return not any(_LESS(state, second, first) for first, second in pairwise(values))
 
 
@@ -35,7 +34,6 @@ def _extreme(name: str, replaces: Callable[..., bool]) -> Callable[..., CelValue
     def evaluate(state: Evaluation, values: CelValue) -> CelValue:
         if not values:
             raise EvaluationError(f"{name} called on empty list")
-        state.spend(len(values))
         best = values[0]
         for value in values[1:]:
             if replaces(state, value, best):
@@ -46,12 +44,10 @@ def _extreme(name: str, replaces: Callable[..., bool]) -> Callable[..., CelValue
 
 
 def _index(state: Evaluation, values: CelValue, wanted: CelValue) -> CelValue:
-    state.spend(len(values))
     return next((place for place, value in enumerate(values) if state.equals(value, wanted)), -1)
 
 
 def _last_index(state: Evaluation, values: CelValue, wanted: CelValue) -> CelValue:
-    state.spend(len(values))
     return next((place for place in reversed(range(len(values))) if state.equals(values[place], wanted)), -1)
 
 
@@ -65,27 +61,30 @@ def _flatten(state: Evaluation, values: CelValue, depth: CelValue = 1) -> CelVal
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat = list[CelValue]()
-    for value in values:
-        state.spend(1)
-        if isinstance(value, list) and depth > 0:
-            flat += _flatten(state, value, depth - 1)
-            state.spend(len(value))
-        else:
+    # Lists may nest deeper than Python's own stack goes.
+    waiting = [iter(values)]
+    while waiting:
+        for value in waiting[-1]:
+            state.spend(1)
+            if isinstance(value, list) and len(waiting) <= depth:
+                waiting.append(iter(value))
+                break
             flat.append(value)
+        else:
+            waiting.pop()
     return flat
 
 
 def _distinct(state: Evaluation, values: CelValue) -> CelValue:
     distinct = list[CelValue]()
     for value in values:
-        state.spend(1 + len(distinct))
         if not state.contains(distinct, value):
             distinct.append(value)
     return distinct
 
 
 def _sorted(state: Evaluation, values: CelValue) -> CelValue:
-    state.spend(len(values) * len(values).bit_length())
+    state.spend(len(values))
 
     def compare(left: CelValue, right: CelValue) -> int:
         if type(left) is not type(right):
@@ -96,19 +95,19 @@ def _sorted(state: Evaluation, values: CelValue) -> CelValue:
 
 
 def _range(state: Evaluation, count: CelValue) -> CelValue:
-    if count > MAX_SIZE:
-        raise EvaluationError(f"the list would have more than {MAX_SIZE} elements")
-    state.spend(max(count, 0))
+    count = max(count, 0)
+    state.make(count)
+    state.spend(count)  # each element is an object of its own
     return list(range(count))
 
 
 def _contains_all(state: Evaluation, values: CelValue, parts: CelValue) -> CelValue:
-    state.spend(len(values) * len(parts))
+    state.spend(len(parts))
     return all(state.contains(values, part) for part in parts)
 
 
 def _contains_any(state: Evaluation, values: CelValue, parts: CelValue) -> CelValue:
-    state.spend(len(values) * len(parts))
+    state.spend(len(parts))
     return any(state.contains(values, part) for part in parts)
 
 

@@ -42,9 +42,12 @@ def checked(value: int, kind: type) -> CelValue:
     return value
 
 
-def _add(_state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
+def _add(state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
     if type(left) is type(right):
-        if type(left) in (str, list, float):
+        if type(left) in (str, list):
+            state.make(len(left) + len(right))
+            return left + right
+        if type(left) is float:
             return left + right
         if type(left) in (int, Uint):
             return checked(int(left) + int(right), type(left))
@@ -118,7 +121,8 @@ def _not(_state: Evaluation, value: CelValue) -> CelValue:
 
 
 def _comparison(name: str, compare: Callable[[CelValue, CelValue], bool]) -> Callable[..., CelValue]:
-    def evaluate(_state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
+    def evaluate(state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
+        state.compare(left, right)
         if is_number(left) and is_number(right):
             return bool(compare(*alike_numbers(left, right)))
         if type(left) is type(right) and type(left) in _ORDERED:
@@ -141,7 +145,6 @@ def _in(state: Evaluation, value: CelValue, collection: CelValue) -> CelValue:
     if isinstance(collection, dict):
         return has_key(collection, value)
     if isinstance(collection, list):
-        state.spend(len(collection))
         return state.contains(collection, value)
     raise no_overload("@in")
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import re2
 
-from flowcore.rules.devices.cel.evaluation import MAX_SIZE, Evaluation
+from flowcore.rules.devices.cel.evaluation import Evaluation
 from flowcore.rules.devices.cel.functions.overloads import INT, LIST, TEXT, Overloads
 from flowcore.rules.devices.cel.problems import EvaluationError, no_overload
 from flowcore.rules.devices.cel.values import CelValue
@@ -26,8 +26,6 @@ MAX_PATTERN = 10 * 1024
 _PATTERN_BYTES, _PATTERNS = 2**20, 128
 #: Units for a pattern that is too large. Others: for an instruction that is made, and for so many steps of a search.
 _TOO_LARGE, _STEPS_A_UNIT = 8_000, 1_000
-#: Characters of a text that costs a unit to make.
-_CHARACTERS_A_UNIT = 10
 #: Units for each match that a text may have.
 _MATCH = 4
 _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -92,28 +90,24 @@ def _index(_state: Evaluation, text: CelValue, part: CelValue, start: CelValue =
 
 
 def _last_index(_state: Evaluation, text: CelValue, part: CelValue, last: CelValue | None = None) -> CelValue:
-    if last is None:
-        return text.rfind(part)
-    if not 0 <= last <= len(text):
+    if last is not None and not 0 <= last <= len(text):
         raise EvaluationError(f"index out of range: {last}")
-    return text.rfind(part, 0, last + len(part))
+    searched = text if last is None else text[: last + len(part)]
+    # From behind Python takes time by the product of both lengths, from the front by their sum.
+    place = searched[::-1].find(part[::-1])
+    return place if place < 0 else len(searched) - len(part) - place
 
 
 def _replace(state: Evaluation, text: CelValue, old: CelValue, new: CelValue, most: CelValue = -1) -> CelValue:
-    _make(state, len(text) + text.count(old) * len(new))
+    count = text.count(old) if most < 0 else min(text.count(old), most)
+    state.make(len(text) + count * (len(new) - len(old)))
     return text.replace(old, new, most)
 
 
-def _make(state: Evaluation, size: int) -> None:
-    """Takes note of a text that is about to be made: it may be much longer than those of which it is made."""
-    if size > MAX_SIZE:
-        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
-    state.spend(size // _CHARACTERS_A_UNIT)
-
-
-def _split(_state: Evaluation, text: CelValue, separator: CelValue, most: CelValue = -1) -> CelValue:
+def _split(state: Evaluation, text: CelValue, separator: CelValue, most: CelValue = -1) -> CelValue:
     if most == 0:
         return []
+    state.spend(text.count(separator))  # each part is an object of its own
     if not separator:
         parts = list(text)
         return parts if most < 0 or len(parts) <= most else [*parts[: most - 1], "".join(parts[most - 1 :])]
@@ -132,9 +126,9 @@ def _substring(_state: Evaluation, text: CelValue, start: CelValue, end: CelValu
 
 
 def _join(state: Evaluation, texts: CelValue, separator: CelValue = "") -> CelValue:
-    if not all(isinstance(text, str) for text in texts):
+    if not {str}.issuperset(map(type, texts)):
         raise no_overload("join")
-    _make(state, sum(map(len, texts)) + len(separator) * len(texts))
+    state.make(sum(map(len, texts)) + len(separator) * len(texts))
     return separator.join(texts)
 
 
