@@ -35,7 +35,7 @@ _REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "release
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
 #: Fixtures for which a tool is built from source where it is missing. No test's limit of seconds is about that.
-_BUILT = {"executable", "helm", "kubectl", "promtool"}
+_BUILT = {"binaries", "executable", "helm", "kubectl", "promtool"}
 #: Folders among the others with files that take a minute or more. They come first, in this order.
 _LONGEST = ("smoke", "install", "browser", "controlplane", "oracle")
 #: Files that take some minutes in the slow tier. They come before all others: no process is alone with one at the end.
@@ -51,6 +51,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before modules are imported: they ask how many examples to draw. `--hypothesis-profile` is heeded after this."""
     register_profiles(FULL if _is_slow_tier(config) else QUICK)
     config.pluginmanager.register(collecting)
+    _check_paths(config)
+
+
+def _check_paths(config: pytest.Config) -> None:
+    """Refuses a path that does not exist: with several processes pytest would run no test and print no error."""
+    folder = config.invocation_params.dir
+    for argument in () if config.option.pyargs else config.args:
+        if not (folder / argument.split("::")[0]).exists():
+            raise pytest.UsageError(f"file or directory not found: {argument}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Says why a run has no test: with several processes pytest itself says nothing of a name that no test has."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not hasattr(session.config, "workerinput"):
+        print(f"\nERROR: no test was found for {' '.join(session.config.args)}")  # noqa: T201
 
 
 def _is_slow_tier(config: pytest.Config) -> bool:

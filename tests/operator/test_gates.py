@@ -11,6 +11,7 @@ import yaml
 from aiohttp import web
 from support.fake_api import refusal, serving
 from support.fake_cluster.steered import SteeredCluster
+from support.operator import until
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.policies.auto_waiting import GATE_FROM, HOLD_BELOW, describe, gating, policies_of_waiting
@@ -148,7 +149,11 @@ async def test_auto_tells_the_api_server_and_the_policy(tmp_path: Path) -> None:
             waiting[:] = ["p"] * count
             gates.trigger()
             wanted = reason == "ManyWait"
-            await until(lambda wanted=wanted: server.gates.get("p", {}).get("order", [{}])[-1].get("others") == wanted)
+            await until(
+                lambda wanted=wanted: server.gates.get("p", {}).get("order", [{}])[-1].get("others") == wanted,
+                20,
+                lambda: str(server.gates),
+            )
             (record,) = store.records
             (said,) = (
                 each for each in writer._status(record, PolicyCoverage())["conditions"] if each["type"] == "Held"
@@ -251,12 +256,6 @@ class PolicyServer:
         return web.json_response({}) if self.admission == 200 else refusal(self.admission, "you may not get this")
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - nobody else is to care who waits
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     ("status", "words"), [(404, "kubectl apply -f rights/gates.yaml"), (403, "you may not get this")]
 )
@@ -269,7 +268,7 @@ async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int,
     async with serving(server.app, tmp_path) as connection:
         gates = GateAdmission(connection, store)
         task = asyncio.create_task(gates.run())
-        await until(lambda: gates.problems)
+        await until(lambda: gates.problems, 20, lambda: "a problem")
         rounds = type("Rounds", (), {"reports": {}, "contradictions": {}})()
         writer: Any = PolicyStatus(None, None, store, rounds, gates)  # type: ignore[arg-type]
         found = {each.name: writer._status(each, PolicyCoverage())["conditions"][1] for each in store.records}
@@ -279,7 +278,7 @@ async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int,
         assert found["held"]["reason"] == "InForce"
         server.admission = 200
         gates.trigger()
-        await until(lambda: not gates.problems)
+        await until(lambda: not gates.problems, 20, lambda: str(gates.problems))
         task.cancel()
 
 
@@ -292,7 +291,7 @@ async def test_one_that_is_refused_keeps_no_other_from_its_gate(tmp_path: Path) 
     async with serving(server.app, tmp_path) as connection:
         gates = GateAdmission(connection, store)
         task = asyncio.create_task(gates.run())
-        await until(lambda: gates.problems)
+        await until(lambda: gates.problems, 20, lambda: "a problem")
         task.cancel()
     assert gates.problems == {"bad": "too long"}
     assert list(server.gates) == ["good"]
@@ -309,16 +308,16 @@ async def test_changes_are_told_and_nothing_else(tmp_path: Path) -> None:
         gates = GateAdmission(connection, store)
         task = asyncio.create_task(gates.run())
         # A policy that wants none may have wanted one before this process was started.
-        await until(lambda: server.gates.keys() == {"a", "never"})
+        await until(lambda: server.gates.keys() == {"a", "never"}, 20, lambda: str(server.gates))
         assert server.gates["never"] is None
         store.offer("b", "w", 1, {**GATED, "precedence": -1})
         gates.trigger()
-        await until(lambda: "b" in server.gates)
+        await until(lambda: "b" in server.gates, 20, lambda: str(server.gates))
         assert server.writes == ["a", "never", "b"]
         store.offer("a", "u", 2, {**GATED, "delivery": "Observe", "waiting": "Hold"})
         gates.trigger()
-        await until(lambda: server.gates["a"] is None)
-        await until(lambda: len(server.gates["b"]["order"]) == 1)
+        await until(lambda: server.gates["a"] is None, 20, lambda: str(server.gates))
+        await until(lambda: len(server.gates["b"]["order"]) == 1, 20, lambda: str(server.gates))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await gates.stop()

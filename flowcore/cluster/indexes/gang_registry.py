@@ -88,8 +88,8 @@ class _Members:
         One of each where all say the same: the work does not grow with the gang.
         """
         pods = chain(self.waiting.values(), self.bound.values())
-        if len(self.statements) == 1 and (one := list(islice(pods, 1))):
-            return one, list(islice(self.succeeded.values(), 1))
+        if len(self.statements) == 1 and (first := list(islice(pods, 1))):
+            return first, list(islice(self.succeeded.values(), 1))
         return list(pods), self.succeeded.values()
 
     def without(self, non_members: Collection[str]) -> _Members:
