@@ -23,7 +23,7 @@ from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_
 from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import CLOSED_GATES, Pod, PodClass
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resource_claims import ClaimingPod
@@ -304,5 +304,5 @@ def _blocked_reason(gates: Sequence[str], *, deleting: bool) -> str:
     if deleting:
         return "it is being deleted"
     if gates:
-        return "its scheduling gates are closed: " + ", ".join(gates)
+        return CLOSED_GATES + ", ".join(gates)
     return ""

@@ -7,6 +7,7 @@ one owner with different requests are not. The class value is its own key: equal
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,9 @@ from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import ClaimVolume, Volumes
+
+#: How the reason of a pod begins that waits for its scheduling gates; their names follow.
+CLOSED_GATES: Final = "its scheduling gates are closed: "
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -212,6 +216,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def names_gang(self) -> bool:
         """Whether a mark of its own says its gang, by which the API server gates it; gangs by controllers have none."""
         return self.gang is not None and self.gang.key.source is not GangSource.CONTROLLER
+
+    @property
+    def held_by_gates(self) -> bool:
+        """Whether scheduling gates of others keep it from being placed."""
+        return self.blocked_reason.startswith(CLOSED_GATES)
 
     @property
     def skip_reason(self) -> str:

@@ -61,10 +61,6 @@ class Delivery(StrEnum):
         return self is Delivery.BINDER
 
 
-#: Of pods that another scheduler binds and no policy governs.
-OF_OTHERS = Delivery.OBSERVE
-
-
 class Steering(StrEnum):
     """How firmly kube-scheduler is steered, delivery Extender."""
 
@@ -298,7 +294,8 @@ class Policy(msgspec.Struct, frozen=True):
 #: The name cannot be a Kubernetes object's, so it never collides with one.
 BUILT_IN = Policy(name="(built-in)", precedence=-(2**31))
 
-#: In force for all pods that no policy governs where an operator only observes: before ``BUILT_IN``, after all others.
+#: In force for pods that another scheduler binds and no policy governs: questions plan them, and nobody acts for them.
+#: Where an operator only observes it governs all pods without a policy: before ``BUILT_IN``, after all others.
 OBSERVED = Policy(name="(observed)", precedence=-(2**31) + 1, selects=Selects(()), delivery=Delivery.OBSERVE)
 
 

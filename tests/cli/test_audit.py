@@ -396,7 +396,7 @@ def test_the_text_for_people(tmp_path: Path) -> None:
     done = thalweg("audit", "-f", dump)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "3 nodes, 2 running pods"
+    assert lines[0] == "3 nodes, 2 running pods; 4 pods wait: all can be judged"
     rows = {words[0]: words[1:] for line in lines if (words := line.split())}
     assert rows["WaitingPods"] == ["4", "2", "2"]
     assert rows["default-scheduler"] == ["default", "Fragmentation", "1", "default/a", "on", "n1,", "2h", "ago"]

@@ -60,8 +60,8 @@ def test_the_table() -> None:
     """The same figures for people, in a pipe without padding, and the closing line of every plan."""
     done = thalweg("plan", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": GANGS}))
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("6 placed, 3 pending on 3 nodes")
-    assert lines[3].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
+    assert lines[0].startswith("3 nodes; 9 pods wait: 6 get a node, 3 have none")
+    assert lines[4].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
     assert any(line.split() == ["whole", "gangs,", "of", "3", "2", "0"] for line in lines)
     assert any(line.split() == ["cpu,", "of", "12", "cores", "0.0", "%", "100.0", "%", "100.0", "%"] for line in lines)
     assert "Placed by Thalweg only: 2 pods (default/" in done.stdout
@@ -141,3 +141,14 @@ def test_the_figures_add_up(data: Any) -> None:
 def test_only_by_request(arguments: tuple[str, ...]) -> None:
     """Nobody pays for what they did not ask for."""
     assert ("comparison" in plan_of(node("a"), pod("p"), arguments=arguments)) == bool(arguments)
+
+
+def test_more_lost_than_placed_is_no_gain() -> None:
+    """Two that run lose their node for one that is placed: that is said net, and so is what one by one leaves out."""
+    low = [pod(name, "2", nodeName="a", priority=0, status={"phase": "Running"}) for name in ("low-1", "low-2")]
+    objects = [node("a"), *low, pod("urgent", "4", priority=1000)]
+    lines = thalweg("plan", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": objects})).stdout
+    assert "2 running pods would leave, each without a new node" in lines.splitlines()
+    assert "One by one evicts nobody here. kube-scheduler preempts" in lines
+    last = "In short: 1 pod can run, not 0; 2 running pods evicted without a new node: in all 1 pod fewer runs."
+    assert lines.splitlines()[-2] == last

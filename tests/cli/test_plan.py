@@ -57,7 +57,7 @@ def test_the_plan_for_people(dump: Path) -> None:
     assert "Insufficient cpu" in " ".join(lines["default/large"])
     assert lines["default/misplaced"] == ["default/misplaced", "watching", "a", "b"]
     assert "policy watching (Observe): 1 of 1 running pod would be elsewhere" in done.stdout
-    assert done.stdout.splitlines()[0].startswith("2 placed, 1 pending on 2 nodes")
+    assert done.stdout.splitlines()[0].startswith("2 nodes; 3 pods wait: 2 get a node, 1 has none")
     assert "no plan costs less than 0" not in done.stdout
     done = thalweg("plan", "-f", dump)
     assert "pod/default/large  waits: NodeResourcesFit" in done.stdout
@@ -74,8 +74,8 @@ def test_a_namespace_that_is_not_there_is_named(dump: Path) -> None:
     """By each command that lists pods of a namespace: it may be a typing error."""
     warning = 'Warning: there is no namespace "shopp", or none whose pods you may see\n'
     for words, said in (
-        (("plan",), "no pending pods in namespace shopp on 2 nodes"),
-        (("status",), "2 nodes, 1 running pod, 0 waiting pods in namespace shopp\nno pod waits"),
+        (("plan",), "2 nodes; no pod of namespace shopp waits\n"),
+        (("status",), "2 nodes, 1 running pod; no pod of namespace shopp waits\n"),
         (("why", "--nodes"), "no pod of namespace shopp waits"),
     ):
         done = thalweg(*words, "-f", dump, "-n", "shopp")
@@ -83,7 +83,7 @@ def test_a_namespace_that_is_not_there_is_named(dump: Path) -> None:
         assert done.stdout.startswith(said)
     assert thalweg("plan", "-f", dump, "-n", "default").stderr == ""
     done = thalweg("plan", "-f", dump, "-n", "shopp", "--policy", "watching")
-    assert done.stdout.startswith("no pending pods of policy watching in namespace shopp on 2 nodes")
+    assert done.stdout.startswith("2 nodes; no pod of policy watching in namespace shopp waits")
 
 
 def test_what_is_listed_is_of_the_namespace(tmp_path: Path) -> None:
@@ -148,13 +148,14 @@ def test_the_status_for_people(dump: Path) -> None:
     """Counts, workloads, policies and reasons; a dump is planned as `thalweg plan` does."""
     done = thalweg("status", "-f", dump)
     assert done.stdout.splitlines()[:2] == [
-        "2 nodes, 1 running pod, 3 waiting pods",
-        "the plan for this dump gives 2 of them a node, 1 stays pending",
+        "2 nodes, 1 running pod; 3 pods wait: 2 get a node, 1 has none",
+        "1 pod has no node; no plan leaves fewer",
     ]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("pod/default/large")]
     assert row[2:] == ["1", "of", "1", "-", "NodeResourcesFit"]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
     assert row == ["watching", "Observe", "1", "0", "1"]
+    assert "(observed)" not in done.stdout  # no pod is without a policy
     assert "REASON            PODS\nNodeResourcesFit  1" in done.stdout
 
 
@@ -192,11 +193,12 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
         "reason": "",
         "gain": 0,
         "after": [],
+        "acts": True,
     }
     assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]
     assert answer["evictionsByWorkload"] == [
         {"workload": "replicaset/default/web", "kind": "Preemption", "for": ["pod/default/urgent"], "pods": 2,
-         "moved": 0, "gain": 0}
+         "moved": 0, "gain": 0, "acts": True}
     ]  # fmt: skip
     assert answer["proposals"] == answer["proposalsByWorkload"] == []
     assert {each["workload"]: each["evicted"] for each in answer["workloads"]} == {
@@ -245,7 +247,30 @@ def test_the_screen_of_watch() -> None:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(screen_of(answer, SORTS[0]))
     text = console.export_text()
-    assert "round 7 at 00:00:00Z: 3 placed, 2 pending, 0.25 s" in text
+    assert "round 7 at 00:00:00Z: 3 placed, 2 left, 0.25 s" in text
     assert "gap <= 25.0 %" in text
     assert "q: quit" in text
     assert "shop/[red]x" in text
+
+
+def test_pods_that_no_policy_governs(tmp_path: Path) -> None:
+    """Each command says that another scheduler binds them, and that who would leave for them stays."""
+    low = pod("low", "4", nodeName="a", priority=0, status={"phase": "Running"})
+    path = tmp_path / "dump.json"
+    ours = pod("ours", "9", schedulerName="thalweg")
+    path.write_text(json.dumps({"kind": "List", "items": [node("a"), low, pod("urgent", "4", priority=1), ours]}))
+    whose = "No policy governs 1 of these pods: default-scheduler binds it. Thalweg changes nothing for it."
+    leaves = "1 running pod would leave, without a new node"
+    for words in (("plan",), ("plan", "--pods"), ("plan", "--compare"), ("status",)):
+        lines = thalweg(*words, "-f", path).stdout.splitlines()
+        assert lines[0].endswith("2 pods wait: 1 gets a node, 1 has none")
+        assert lines[1:3] == [leaves, whose]
+        assert not any(line.startswith("LEAVES") for line in lines)
+    policies = {words[0]: words[1:] for line in lines if len(words := line.split()) == 5}
+    assert policies["(built-in)"] == ["Binder", "0", "1", "0"]
+    assert policies["(observed)"] == ["Observe", "1", "0", "1"]
+    answer = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)
+    assert [(each["policy"], each["acts"]) for each in answer["placed"]] == [("(observed)", False)]
+    assert [each["policy"] for each in answer["waiting"]] == ["(built-in)"]
+    assert [each["acts"] for each in (*answer["evictions"], *answer["evictionsByWorkload"])] == [False, False]
+    assert answer["ungoverned"] == {"pods": 1, "schedulers": ["default-scheduler"], "sentence": whose}

@@ -36,7 +36,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 _ANSWER = {
     "placed", "waiting", "evictions", "proposals", "observed", "hidden", "nodes", "cost", "lowerBound", "gap",
     "certified", "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "evictionsByWorkload",
-    "proposalsByWorkload", "namespace", "policy", "leftAtLeast",
+    "proposalsByWorkload", "namespace", "policy", "leftAtLeast", "counts", "leaving", "ungoverned",
 }  # fmt: skip
 #: What ``by_pod`` adds.
 _BY_POD = {"placements", "pending", "evicted", "proposed", "bound"}
@@ -142,9 +142,9 @@ def test_the_table_says_the_same() -> None:
     done = thalweg("plan", "-f", "-", "--pods", stdin=as_list(OBJECTS))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("1 placed, 1 pending on 1 node")
-    assert lines[1] == "1 pod waits; no plan leaves fewer"
-    assert lines[3].split() == ["POD", "NODE", "COST", "REMARK"]
+    assert lines[0].startswith("1 node; 2 pods wait: 1 gets a node, 1 has none")
+    assert lines[2] == "1 pod has no node; no plan leaves fewer"
+    assert lines[4].split() == ["POD", "NODE", "COST", "REMARK"]
     assert any(line.startswith("default/p") and " a " in line for line in lines)
     assert any(line.startswith("default/q") and "Insufficient cpu" in line for line in lines)
     assert not any(line.startswith("cost ") for line in lines)
@@ -170,8 +170,9 @@ def test_a_line_for_each_workload() -> None:
     """A Job is one line: how many of its pods are placed, and why the others wait; --pods has them all."""
     done = thalweg("plan", "-f", "-", stdin=as_list(JOB))
     assert done.stdout.splitlines() == [
-        "3 placed, 3 pending on 1 node; certified: no plan that evicts nobody costs less",
-        "3 pods wait; no plan leaves fewer",
+        "1 node; 6 pods wait: 3 get a node, 3 have none; certified: no plan that evicts nobody costs less",
+        "No policy governs these pods: default-scheduler binds them. Thalweg changes nothing.",
+        "3 pods have no node; no plan leaves fewer",
         "",
         "WORKLOAD             PLAN",
         "job/default/nightly  3 of 5 placed; 2 wait: NodeResourcesFit",
@@ -189,10 +190,10 @@ def test_it_says_what_every_plan_leaves() -> None:
     pods = [pod(f"p{number}", "1") for number in range(2)]
     for each in pods:
         each["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "2"
-    sentence = "1 pod waits, asking for 2 GPUs; no plan leaves fewer"
-    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()[1] == sentence
+    sentence = "1 pod has no node, asking for 2 GPUs; no plan leaves fewer"
+    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()[2] == sentence
     listed = thalweg("plan", "-f", "-", "-n", "default", stdin=as_list([gpus, *pods])).stdout.splitlines()
-    assert listed[1] == f"in the whole cluster {sentence}"
+    assert listed[2] == f"in the whole cluster {sentence}"
     assert sentence in thalweg("status", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()
     known = plan_of(gpus, *pods)["leftAtLeast"]
     assert known == {
@@ -206,7 +207,7 @@ def test_it_says_what_every_plan_leaves() -> None:
         "boundNotes": [],
     }
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
-    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
+    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[2] == ""
 
 
 def test_it_says_why_nothing_is_known_of_other_plans() -> None:
@@ -214,7 +215,9 @@ def test_it_says_why_nothing_is_known_of_other_plans() -> None:
     objects = [node("a", "3"), node("b", "3"), pod("p", "2"), pod("q", "2"), pod("r", "1500m")]
     unknown = "how few a plan must leave is not known: the bound counts pods as if they could be split among nodes"
     for command in ("plan", "status"):
-        assert f"1 pod waits; {unknown}" in thalweg(command, "-f", "-", stdin=as_list(objects)).stdout.splitlines()
+        assert (
+            f"1 pod has no node; {unknown}" in thalweg(command, "-f", "-", stdin=as_list(objects)).stdout.splitlines()
+        )
     known = plan_of(*objects)["leftAtLeast"]
     assert (known["waiting"], known["pods"], known["boundNotes"]) == (1, 0, ["Fractions"])
 
@@ -256,7 +259,7 @@ def test_pods_are_planned_with_their_claims(scheduler: str) -> None:
 
 def test_no_pending_pods() -> None:
     """An empty plan is an answer; the table certifies nothing."""
-    answer = plan_of(node("a"))
+    answer = plan_of(node("a"), pod("r", nodeName="a"))
     numbers = {"cost": 0, "lowerBound": 0, "gap": 0.0, "hidden": 0, "seconds": 0, "bound": 0, "nodes": 1}
     words = {
         "certified": True,
@@ -269,9 +272,17 @@ def test_no_pending_pods() -> None:
     lists: tuple[str, ...] = ("placed", "waiting", "evictions", "proposals", "observed", "warnings", "workloads")
     lists += ("evictionsByWorkload", "proposalsByWorkload")
     maps = {name: {} for name in ("placements", "pending", "evicted", "proposed", "nodesOf")}
-    assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}, "leftAtLeast": None}
+    assert {**answer, "seconds": 0} == {
+        **numbers,
+        **words,
+        **maps,
+        **{name: [] for name in lists},
+        "leftAtLeast": None,
+    } | {name: answer[name] for name in ("counts", "leaving", "ungoverned")}
+    assert (answer["counts"]["waiting"], answer["counts"]["sentence"]) == (0, "no pod waits")
+    assert (answer["leaving"]["sentence"], answer["ungoverned"]["sentence"]) == ("", "")
     done = thalweg("plan", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 node; no pod waits\n\n", "")
 
 
 # -- which pods count --------------------------------------------------------------------------------------------------
@@ -730,3 +741,12 @@ def test_policies_that_do_nothing_are_warned_of(tmp_path: Path) -> None:
     assert "Warning: policy none: it governs no pod: spec.selects matches no pod of the cluster\n" in done.stderr
     assert "Warning: policy second: it governs no pod: first comes first, since its name comes first" in done.stderr
     assert "Warning: policy first: constraint az of policy first does nothing" in done.stderr
+
+
+def test_files_without_pods_are_named() -> None:
+    """Else all nodes look free: the pods were forgotten. A pod that has ended is one, and is none that runs."""
+    warning = "Warning: the files have no Pod: everything counts as free\n"
+    for command in (("plan",), ("status",), ("plan", "--compare")):
+        assert thalweg(*command, "-f", "-", stdin=as_list([node("a")])).stderr == warning
+    with_one = as_list([node("a"), pod("p", status={"phase": "Succeeded"})])
+    assert thalweg("plan", "-f", "-", stdin=with_one).stderr == ""

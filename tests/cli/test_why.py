@@ -85,4 +85,4 @@ def test_a_comparison_is_of_the_whole_cluster() -> None:
     """So is the line above it, whatever the namespace of the question is."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), CART]})
     lines = thalweg("plan", "--compare", "-n", "other", "-f", "-", stdin=dump).stdout.splitlines()
-    assert lines[0].startswith("1 placed, 0 pending")
+    assert lines[0].startswith("1 node; 1 pod waits: it gets a node")

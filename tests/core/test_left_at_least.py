@@ -295,7 +295,7 @@ def test_a_bound_that_says_nothing_says_why() -> None:
     known = run_round(snapshot(nodes, [pod("a", 2000), pod("b", 2000), pod("c", 1500)])).left_at_least
     assert known == LeftAtLeast(1, 0, bound_notes=("Fractions",))
     assert known.sentence == (
-        "1 pod waits; how few a plan must leave is not known: "
+        "1 pod has no node; how few a plan must leave is not known: "
         "the bound counts pods as if they could be split among nodes"
     )
     assert known.sentence_of_all == f"in the whole cluster {known.sentence}"
@@ -394,18 +394,18 @@ def _rows(name: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("known", "sentence"),
     [
-        (LeftAtLeast(66, 60), "66 pods wait; no plan leaves fewer than 60"),
-        (LeftAtLeast(1, 1), "1 pod waits; no plan leaves fewer"),
+        (LeftAtLeast(66, 60), "66 pods have no node; no plan leaves fewer than 60"),
+        (LeftAtLeast(1, 1), "1 pod has no node; no plan leaves fewer"),
         (LeftAtLeast(3, 0), ""),
         (LeftAtLeast(3, 0, bound_notes=("FromALaterVersion",)), ""),
-        (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods wait; no plan leaves fewer than 60"),
+        (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods have no node; no plan leaves fewer than 60"),
         (
             LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
-            "1,066 pods wait, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",
+            "1,066 pods have no node, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",
         ),
         (
             LeftAtLeast(1, 1, "example.com/fpga", 1, 1),
-            "1 pod waits, asking for 1 example.com/fpga; no plan leaves fewer",
+            "1 pod has no node, asking for 1 example.com/fpga; no plan leaves fewer",
         ),
     ],
 )

@@ -16,6 +16,7 @@ ONE_A_FILE: dict[str, str] = {
     "flowcore/model": "one kind of value a file",
     "flowcore/planning/methods": "one method of placing pods, or of bounding their cost, a file",
     "flowcore/questions/diagnosis": "one reason why a pod waits a file",
+    "flowcore/questions/scenario": "one part of what is known of a cluster, or of what is said of its plan, a file",
     "flowcore/rules/filters": "one filter of kube-scheduler a file",
     "view/thalweg_view/pictures": "one picture a file",
 }

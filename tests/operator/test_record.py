@@ -105,7 +105,7 @@ def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
     path = record.RecordWriter(tmp_path).write(request, run_request(Replica(), request))
     text = CliRunner().invoke(main, ["replay", str(path)]).stdout
     assert "1 placed, 1 pending, cost" in text
-    assert "1 pod waits; no plan leaves fewer" in text.splitlines()
+    assert "1 pod has no node; no plan leaves fewer" in text.splitlines()
     answer = msgspec.json.decode(CliRunner().invoke(main, ["replay", str(path), "-o", "json"]).stdout)
     assert answer["placements"] == {"default/p": "a"}
     assert answer["waiting"].keys() == {"default/large"}

@@ -11,9 +11,10 @@ import msgspec
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.plan_listing import unknown_namespace
-from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, acting_evictions
 from flowcore.questions.scenario.reading.moment import moment_text
-from thalweg_view.pictures.overview import OverviewAnswer, answer_overview, codes_of
+from flowcore.questions.scenario.waiting_counts import LeavingCounts, count_leaving, ungoverned_pods
+from thalweg_view.pictures.overview import OverviewAnswer, answer_overview, codes_of, counts_of, placed_pods
 from thalweg_view.pictures.policies import (
     PolicyRow,
     QueueRow,
@@ -50,24 +51,27 @@ class StatusEviction(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         to: where room for its replacement is reserved; "": nowhere.
+        acts: whether it is carried out; not so if it leaves for pods that are only observed.
     """
 
     pod: str
     node: str
     kind: str
     to: str
+    acts: bool = False
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """The status.
 
     Attributes:
-        overview: of the whole cluster; where a namespace is asked for, its ``waiting`` and ``codes`` are of that.
+        overview: of the whole cluster; where a namespace is asked for, its pods that wait are those of that.
         rounds: the last ones, the newest first.
         workloads: what waits and what the newest round placed, those of which the most pods wait first.
         placed: what the last rounds placed, the newest first.
         evictions: pods that leave by the newest round, the first of them.
         eviction_count: number of all that leave.
+        leaving: all of them, counted.
         pods: what waits, pod by pod, in the order of the planner; empty unless asked for.
         now: the moment that the answer is for; "": unknown.
         waiting: how many pods have no node now, of the namespace that is asked for.
@@ -82,6 +86,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: list[RoundRow]
     evictions: list[StatusEviction]
     eviction_count: int
+    leaving: LeavingCounts
     workloads: list[PlannedWorkload]
     placed: list[PlacedWorkload]
     now: str = ""
@@ -100,10 +105,17 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
     pending = [each for each in waiting_pods(data, newest, context, newest=True) if counts(each.pod)]
     waiting = [each for each in pending if listed.may_name(each.pod)]
     evictions = [] if newest is None else [each for each in newest.evictions if _concerns(counts, newest, each)]
-    planned = _planned(counts, data, newest)
+    planned = [key for key in placed_pods(data, newest) if counts(key)]
+    acting = set() if newest is None else acting_evictions(data.scenario, newest)
     overview = answer_overview(data, RoundQuery(), context)
     if query.namespace:
-        overview = msgspec.structs.replace(overview, waiting=len(pending), codes=codes_of(pending))
+        overview = msgspec.structs.replace(
+            overview,
+            waiting=len(pending),
+            codes=codes_of(pending),
+            counts=counts_of(data, planned, pending, query.namespace),
+            ungoverned=ungoverned_pods(data.scenario, [*planned, *(each.pod for each in pending)]),
+        )
     return StatusAnswer(
         overview,
         answer_policies(data, RoundQuery(), context).policies,
@@ -115,16 +127,18 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
                 context.node(eviction.node),
                 eviction.kind.value,
                 context.node(eviction.to) if eviction.to else "",
+                eviction.key in acting,
             )
             for eviction in evictions[:MAX_EVICTIONS]
         ],
         len(evictions),
+        count_leaving((bool(each.to), each.key in acting) for each in evictions),
         workload_rows(data, newest, waiting, listed)[:MAX_WORKLOADS],
         list(islice(placed_lately(data, data.rounds.newest_whole(), listed), MAX_PLACED)),
         moment_text(context.now),
         waiting if query.pods else [],
-        len(pending) + planned,
-        planned,
+        len(pending) + len(planned),
+        len(planned),
         query.namespace,
         unknown_namespace(data.scenario, query.namespace, context),
     )
@@ -140,12 +154,3 @@ def _counted(query: StatusQuery, context: AnswerContext) -> Callable[[str], bool
 
 def _concerns(counts: Callable[[str], bool], plan: PlanDocument, eviction: PlanEviction) -> bool:
     return any(counts(key) for key in (eviction.key, *(plan.pending[place].key for place in eviction.for_pods)))
-
-
-def _planned(counts: Callable[[str], bool], data: ViewData, newest: PlanDocument | None) -> int:
-    """How many pods that have no node now get one by the newest round."""
-    if newest is None:
-        return 0
-    keys = (newest.pending[each.pod].key for each in newest.placements)
-    state = data.scenario.cluster.waiting
-    return sum(counts(key) and (data.source.kind == "record" or key in state) for key in keys)

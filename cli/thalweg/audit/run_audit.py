@@ -115,7 +115,8 @@ def above_limits(answer: AuditAnswer, limits: Mapping[str, int]) -> Iterator[str
 def show(answer: AuditAnswer) -> None:
     """Prints an audit for people."""
     console = stdout_console()
-    console.print(f"{counted(answer.nodes, 'node')}, {counted(answer.running, 'running pod')}\n", markup=False)
+    size = f"{counted(answer.nodes, 'node')}, {counted(answer.running, 'running pod')}"
+    console.print(f"{size}; {answer.counts.sentence}\n", markup=False)
     rows = [
         (finding.name, *figure_texts(finding.resource, (finding.now, finding.at_least, finding.at_most)))
         for finding in answer.findings

@@ -55,10 +55,9 @@ def plan(
 
     A plan that is made here, of a dump or with --direct, has all pending pods, for any scheduler. It names pods with
     scheduling gates, and others that cannot be planned, with the reason. Pods with claims are planned with the volumes
-    and the devices that the dump has; --pods and -o json say which devices they get. Pods of other schedulers that no
-    policy governs are planned as under delivery: Observe. Policies in a dump apply as in a cluster. A policy that the
-    API server would refuse is an error. If several files contain the same object, the last file counts. --reschedule,
-    --compare and --nodes plan here.
+    and the devices that the dump has; --pods and -o json say which devices they get. Policies in a dump apply as in a
+    cluster. A policy that the API server would refuse is an error. If several files contain the same object, the last
+    file counts. --reschedule, --compare and --nodes plan here.
 
     A dump for -f is written by: thalweg dump > now.json. The help of dump has the kinds that are read, such as
     PersistentVolumeClaims and ResourceClaims. Warnings about ignored kinds and missing objects go to standard error and

@@ -65,11 +65,10 @@ def read_listing(objects: Iterable[dict[str, Any]], shown: str, moment: float, u
         DumpError: an object does not match its kind, or there is no node.
     """
     reader = _Reader()
+    reader.unread = frozenset(unread)
     if not any(item["kind"] == NODE.kind for item in reader.read_objects(objects, shown)):
         raise DumpError(f"the API server ({shown}) lists no Node")
-    scenario = reader.dump(moment)
-    scenario.unread = frozenset(unread)
-    return _checked(scenario)
+    return _checked(reader.dump(moment))
 
 
 def _checked(scenario: Scenario) -> Scenario:
@@ -104,6 +103,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self._dump = Scenario()
+        #: Kinds that an API server did not list; None: files are read.
+        self.unread: frozenset[str] | None = None
         self._objects = ObjectReader(Edits(self._dump), 0.0, find_models().known, checked_spec)
         self._times = Times()
         self._samples: list[tuple[dict[str, Any], str]] = []
@@ -189,6 +190,8 @@ class _Reader:
         if not dump.cluster.nodes:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         self._read_times(moment)
+        dump.unread = self.unread
+        dump.warnings += filter(None, [dump.free_by_omission])
         dump.gaps += self._objects.resolve()
         dump.warnings += self.removed_fields
         dump.warnings += self._objects.warnings

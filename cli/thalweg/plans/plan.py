@@ -129,20 +129,22 @@ def run_plan(
 def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> None:
     """Prints a plan: sums, then a line for each workload, all pods, or both ways of placing them."""
     console = stdout_console()
-    console.print(summary(answer), markup=False)
-    if least := _least_left(answer):
-        console.print(least, markup=False)
+    for line in summary(answer):
+        console.print(line, markup=False)
     console.print()
     if isinstance(answer, PlanHere) and answer.comparison is not msgspec.UNSET:
         print_comparison(console, answer.comparison)
     elif pods:
         _show_pods(console, answer)
-        _show_evictions(console, "LEAVES", answer.evictions)
-        _show_evictions(console, "WOULD LEAVE", answer.proposals)
+        _show_evictions(console, "LEAVES", [each for each in answer.evictions if each.acts])
+        would_leave = [*(each for each in answer.evictions if not each.acts), *answer.proposals]
+        _show_evictions(console, "WOULD LEAVE", would_leave)
     else:
         print_workloads(console, answer.workloads)
-        print_evictions_by_workload(console, "LEAVES", answer.evictions_by_workload)
-        print_evictions_by_workload(console, "WOULD LEAVE", answer.proposals_by_workload)
+        leaving = answer.evictions_by_workload
+        print_evictions_by_workload(console, "LEAVES", [each for each in leaving if each.acts])
+        would_leave = [*(each for each in leaving if not each.acts), *answer.proposals_by_workload]
+        print_evictions_by_workload(console, "WOULD LEAVE", would_leave)
     _show_observed(console, answer.observed)
     if verbose:
         console.print(_proof(answer), markup=False)
@@ -210,17 +212,17 @@ def _remark(placed: PlannedPod) -> str:
     return "; ".join(parts)
 
 
-def summary(answer: PlanAnswer) -> str:
-    """The plan in one line."""
-    moved = sum(bool(each.to) for each in answer.evictions)
-    counts = {"moved": moved, "evicted": len(answer.evictions) - moved}
-    evicted = "".join(f"{count:,} {word}, " for word, count in counts.items() if count)
-    nodes = counted(answer.nodes, "node")
-    if not answer.placed and not answer.waiting and not answer.hidden:
-        return f"{evicted}no pending pods{_of_whom(answer)} on {nodes}"
+def summary(answer: PlanAnswer) -> list[str]:
+    """The plan in a few lines: who waits, who leaves, whose pods they are, what no plan can beat."""
     hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
     proof = f"; {proven}" if (proven := _short_proof(answer)) else ""
-    return f"{len(answer.placed):,} placed, {evicted}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
+    lines = (
+        f"{counted(answer.nodes, 'node')}; {answer.counts.sentence}{hidden}{proof}",
+        answer.leaving.sentence,
+        answer.ungoverned.sentence,
+        _least_left(answer),
+    )
+    return [line for line in lines if line]
 
 
 def _least_left(answer: PlanAnswer) -> str:
@@ -231,13 +233,10 @@ def _least_left(answer: PlanAnswer) -> str:
     return answer.left_at_least.sentence if whole else answer.left_at_least.sentence_of_all
 
 
-def _of_whom(answer: PlanAnswer) -> str:
-    policy = f" of policy {answer.policy}" if answer.policy else ""
-    return policy + (f" in namespace {answer.namespace}" if answer.namespace else "")
-
-
 def _short_proof(answer: PlanAnswer) -> str:
     """What people should know of the plan without asking; "": nothing."""
+    if not answer.placed and not answer.waiting and not answer.hidden:
+        return ""
     if not answer.placed and all(each.skipped for each in answer.waiting):
         return "no pending pod can be planned" if answer.waiting else ""
     if answer.incomplete:

@@ -14,6 +14,9 @@ from thalweg.plans.evictions import some
 from thalweg.terminal.tables import print_table
 
 _GI: Final = 1024**3
+_NO_PREEMPTION: Final = (
+    "One by one evicts nobody here. kube-scheduler preempts: it may place more of these pods, and others then leave."
+)
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
@@ -24,6 +27,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for way, keys in (("Thalweg", comparison.only_thalweg), ("one by one", comparison.only_one_by_one)):
         if keys:
             console.print(f"Placed by {way} only: {counted(len(keys), 'pod')} ({some(keys)}).", markup=False)
+    if comparison.thalweg.evicted or comparison.thalweg.moved or comparison.one_by_one.waiting:
+        console.print(_NO_PREEMPTION, markup=False)
     console.print(f"{_gain(comparison)}\n", markup=False)
 
 
@@ -54,7 +59,10 @@ def _use_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _gain(comparison: Comparison) -> str:
-    """What Thalweg's plan is worth beside the other way; pods of incomplete gangs hold room and are of no use."""
+    """What Thalweg's plan is worth beside the other way; pods of incomplete gangs hold room and are of no use.
+
+    A running pod that is evicted without a new node is a pod less that runs.
+    """
     planned, sequential = comparison.thalweg, comparison.one_by_one
     facts = (
         [f"{counted(planned.useful, 'pod')} can run, not {sequential.useful:,}"]
@@ -66,8 +74,13 @@ def _gain(comparison: Comparison) -> str:
     if not facts:
         facts.append(f"{counted(planned.useful, 'pod')} can run either way")
     facts += [f"{counted(planned.moved, 'running pod')} moved"] if planned.moved else []
-    facts += [f"{counted(planned.evicted, 'running pod')} evicted"] if planned.evicted else []
-    better = (planned.useful, planned.whole_gangs) > (sequential.useful, sequential.whole_gangs)
+    net = planned.useful - planned.evicted
+    if planned.evicted:
+        more = net - sequential.useful
+        run = f"{counted(abs(more), 'pod')} {'more' if more > 0 else 'fewer'}" if more else "as many pods"
+        lost = f"{counted(planned.evicted, 'running pod')} evicted without a new node"
+        facts.append(f"{lost}: in all {run} {'runs' if abs(more) == 1 else 'run'}")
+    better = (net, planned.whole_gangs) > (sequential.useful, sequential.whole_gangs)
     return f"{'Gained' if better else 'In short'}: {'; '.join(facts)}."
 
 

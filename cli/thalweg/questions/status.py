@@ -30,8 +30,8 @@ _ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {
 }
 SORTS: Final = tuple(_ORDERS)
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
-#: A plan that no operator made, in words, by the kind of its source.
-_PLANS_HERE: Final = {"dump": "the plan for this dump", "listing": "the plan made here for this cluster"}
+#: Kinds of sources whose plan no operator made.
+_PLANNED_HERE: Final = ("dump", "listing")
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 Tables = list[Table]
@@ -66,7 +66,7 @@ def show(answer: StatusAnswer) -> None:
 
 
 def summary(answer: StatusAnswer) -> list[str]:
-    """The cluster and the newest round in two to four lines, and what policies decided by themselves."""
+    """The cluster and the newest round in a few lines, and what policies decided by themselves."""
     least = answer.rounds[0].left_at_least if answer.rounds else None
     sentence = "" if least is None else least.sentence_of_all if answer.namespace else least.sentence
     held = [f"{each.name}: waiting Auto. {each.held}" for each in answer.policies if each.held]
@@ -75,21 +75,17 @@ def summary(answer: StatusAnswer) -> list[str]:
 
 def _cluster_and_round(answer: StatusAnswer) -> list[str]:
     overview = answer.overview
-    waiting = counted(answer.waiting, "waiting pod") + (f" in namespace {answer.namespace}" if answer.namespace else "")
-    lines = [f"{counted(overview.nodes, 'node')}, {counted(overview.running, 'running pod')}, {waiting}"]
+    size = f"{counted(overview.nodes, 'node')}, {counted(overview.running, 'running pod')}"
+    lines = [f"{size}; {overview.counts.sentence}", answer.leaving.sentence, overview.ungoverned.sentence]
     if overview.version:
         lines.insert(0, f"Thalweg {overview.version}, {overview.source}: {overview.name}")
     if not answer.rounds:
-        return [*lines, "no round yet"]
-    left = answer.waiting - answer.planned
-    if (plan := _PLANS_HERE.get(overview.source)) is not None:
-        gives = f"{plan} gives {answer.planned:,} of them a node, {left:,} {'stays' if left == 1 else 'stay'} pending"
-        return [*lines, gives if answer.waiting else "no pod waits"]
-    newest = answer.rounds[0]
-    if answer.planned:
-        lines[-1] += f": {answer.planned:,} with a planned node, {left:,} pending"
-    pods, proof = f"{newest.placed:,} placed, {newest.waiting:,} pending", ", certified" if newest.certified else ""
-    return [*lines, f"round {newest.number} at {clock(newest.time)}: {pods}, {newest.seconds:.2f} s{proof}"]
+        lines.append("no round yet")
+    elif not _is_planned_here(answer):
+        newest = answer.rounds[0]
+        pods, proof = f"{newest.placed:,} placed, {newest.waiting:,} left", ", certified" if newest.certified else ""
+        lines.append(f"round {newest.number} at {clock(newest.time)}: {pods}, {newest.seconds:.2f} s{proof}")
+    return [line for line in lines if line]
 
 
 def policy_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
@@ -124,11 +120,14 @@ def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
-def eviction_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
-    """A row for each pod that leaves; the last one says how many more do."""
-    rows: list[tuple[str, ...]] = [(each.pod, each.node, each.to or "-", each.kind) for each in answer.evictions]
-    more = answer.eviction_count - len(rows)
-    return [*rows, (f"... and {more:,} more", "", "", "")] if more else rows
+def eviction_rows(answer: StatusAnswer, *, acts: bool) -> list[tuple[str, ...]]:
+    """A row for each pod that leaves, or would leave if somebody acted; the last one says how many more do."""
+    rows: list[tuple[str, ...]] = [
+        (each.pod, each.node, each.to or "-", each.kind) for each in answer.evictions if each.acts == acts
+    ]
+    leaving = answer.leaving
+    more = (leaving.moved + leaving.evicted if acts else leaving.would_move + leaving.would_be_evicted) - len(rows)
+    return [*rows, (f"... and {more:,} more", "", "", "")] if more > 0 else rows
 
 
 def proof(row: RoundRow) -> str:
@@ -163,7 +162,8 @@ def tables_of(answer: StatusAnswer, sort: str) -> Tables:
         (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
         (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),
          [] if _is_planned_here(answer) else round_rows(answer)),
-        (("LEAVES", "NODE", "TO", "WHY"), eviction_rows(answer)),
+        (("LEAVES", "NODE", "TO", "WHY"), eviction_rows(answer, acts=True)),
+        (("WOULD LEAVE", "NODE", "TO", "WHY"), eviction_rows(answer, acts=False)),
     ]  # fmt: skip
     return [(header, rows) for header, rows in tables if rows]
 
@@ -179,7 +179,7 @@ def _placed(answer: StatusAnswer) -> Table:
 
 
 def _is_planned_here(answer: StatusAnswer) -> bool:
-    return answer.overview.source in _PLANS_HERE
+    return answer.overview.source in _PLANNED_HERE
 
 
 def age(seconds: float) -> str:

@@ -46,8 +46,8 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def sentence(self) -> str:
-        """For people: "66 pods wait; no plan leaves fewer than 60"; "": nothing is known, and not why."""
-        wait = "1 pod waits" if self.waiting == 1 else f"{self.waiting:,} pods wait"
+        """For people: "66 pods have no node; no plan leaves fewer than 60"; "": nothing is known, and not why."""
+        wait = "1 pod has no node" if self.waiting == 1 else f"{self.waiting:,} pods have no node"
         if not self.pods:
             weak = words_of(self.bound_notes)
             return f"{wait}; how few a plan must leave is not known: {weak}" if weak else ""

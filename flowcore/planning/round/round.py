@@ -12,7 +12,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.shares.additions import with_plan
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
@@ -64,7 +64,7 @@ from flowcore.rules.filters import run_filters
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
-DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
+DEFAULT_POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (BUILT_IN, OBSERVED)}
 #: Steps of a round without a budget: every quick method, and some neighbourhoods.
 DEFAULT_STEPS = 40
 #: CP-SAT's deterministic time for all atomic groups at once, at first and in the end: tenths of a second, a second.

@@ -24,6 +24,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.missing_objects import unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.scenario import Scenario
+from flowcore.questions.scenario.waiting_counts import WaitingCounts, count_waiting
 
 #: Ends the sentence of a witness where objects may be missing.
 AS_FAR_AS_SHOWN: Final = ", as far as the dump shows"
@@ -60,6 +61,7 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         closed: whose placements closed the rooms of pods that the plans run.
         unknown: what the dump does not tell of the witnesses.
         not_judged: waiting pods that no finding counts.
+        counts: all waiting pods, those that are judged and those that are not.
         warnings: sentences about what may change the answer.
     """
 
@@ -72,6 +74,7 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     closed: list[ClosedRoom]
     unknown: list[str]
     not_judged: list[NotJudged]
+    counts: WaitingCounts = WaitingCounts()
     warnings: list[str]
 
 
@@ -106,6 +109,9 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         closed=closed_rooms(cluster, urgent),
         unknown=unknown,
         not_judged=[NotJudged(key, reason.partition("\n")[0]) for key, reason in cluster.skipped.items()],
+        counts=count_waiting(
+            scenario.cluster.pods, judged=[pod.key for pod in cluster.waiting], unplanned=cluster.skipped
+        ),
         warnings=list(cluster.prepared.warnings),
     )
 

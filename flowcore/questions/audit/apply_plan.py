@@ -14,7 +14,7 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, PreemptionMode, ReschedulingMode, ReschedulingReason
+from flowcore.model.policies import BUILT_IN, OBSERVED, PreemptionMode, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import RunningPod
 from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
 from flowcore.questions.audit.finding import FindingKind, StepAction, WitnessStep
@@ -120,14 +120,13 @@ class _Carriers:
         return self._evicting(self._running[step.pod])
 
     def _placing(self, pod: Pod) -> tuple[str, str]:
-        if not self._governed.governs(pod):
+        policy = self._governed.policy_of(pod)
+        if policy.name == OBSERVED.name:
             return "", _NO_POLICY
-        name = self._governed.policy_of(pod).name
-        acts = self._governed.delivery_of(pod).acts
-        return name, "" if acts else f"policy {name} has delivery Observe"
+        return policy.name, "" if policy.delivery.acts else f"policy {policy.name} has delivery Observe"
 
     def _moving(self, pod: RunningPod) -> tuple[str, str]:
-        if pod.policy in ("", BUILT_IN.name):
+        if pod.policy in ("", BUILT_IN.name, OBSERVED.name):
             return "", _NO_POLICY
         policy = self._governed.policies[pod.policy]
         rescheduling = policy.rescheduling

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from flowcore.model.pods import Pod
+from flowcore.model.pods import CLOSED_GATES, Pod
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding
 from flowcore.questions.diagnosis.missing_dependencies import missing_storage
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import AnswerContext
 
-_GATES_ARE_CLOSED: Final = "its scheduling gates are closed: "
 #: Who sets and opens a gate, by the domain of its name, and a command that shows why it is closed.
 _GATE_OWNERS: Final = {
     "kueue.x-k8s.io": "Kueue opens it when it admits the pod's Workload: kubectl get workloads.kueue.x-k8s.io -n {}.",
@@ -40,8 +39,8 @@ def why_skipped(
 def _next(reason: str, pod: Pod, *, governed: bool) -> str:
     if pod.deleting:
         return "Wait until it is gone: a pod that is being deleted gets no node."
-    if reason.startswith(_GATES_ARE_CLOSED):
-        gates = reason.removeprefix(_GATES_ARE_CLOSED).split(", ")
+    if reason.startswith(CLOSED_GATES):
+        gates = reason.removeprefix(CLOSED_GATES).split(", ")
         return " ".join(_opens(gate, pod) for gate in gates)
     if reason == pod.unsupported_reason and "a share of a GPU" in reason and (governed or _is_default(pod)):
         return "Give the pod the schedulerName of that scheduler, and let no policy select it."

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
@@ -16,12 +15,22 @@ from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
     PlannedWorkload,
     WorkloadEvictions,
+    acting_evictions,
     evictions_by_workload,
     planned_workloads,
 )
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.waiting_counts import (
+    LeavingCounts,
+    Ungoverned,
+    WaitingCounts,
+    count_leaving,
+    count_waiting,
+    ungoverned_pods,
+    whose,
+)
 
 
 class PlanQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +67,7 @@ class PlannedPod(msgspec.Struct, frozen=True):
     Attributes:
         price: what the placement costs.
         victims: pods that must leave before it comes.
-        policy: that governs it.
+        policy: that governs it; "(built-in)": it names the scheduler thalweg; "(observed)": no policy governs it.
         acts: whether the plan is carried out; not so under delivery Observe, and for pods of other schedulers.
         devices: what its resource claims have or get, of the first 2,000 pods with claims, for an asker who may read
             nodes.
@@ -95,6 +104,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
         reason: a sentence beyond the kind; "": none.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
         after: who leaves first: its replacement takes their room on ``to``.
+        acts: whether it is carried out; not so if it leaves for pods that are only observed, or is only proposed.
     """
 
     pod: str
@@ -105,6 +115,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     gain: int = 0
     after: list[str] = []
+    acts: bool = False
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -127,6 +138,9 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         namespace, policy: whose pods are listed, as asked for; "": all.
         left_at_least: what every plan leaves of all pods, of those that are not listed too; None: the plan leaves none.
         bound_notes: what the lower bound does not count in full, by code: a gap may come of that.
+        counts: the pods of ``placed`` and ``waiting``, counted.
+        leaving: the pods of ``evictions``, counted.
+        ungoverned: those of ``placed`` and ``waiting`` that no policy governs.
     """
 
     placed: list[PlannedPod]
@@ -150,6 +164,9 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     policy: str = ""
     left_at_least: LeftAtLeast | None = None
     bound_notes: list[str] = []
+    counts: WaitingCounts = WaitingCounts()
+    leaving: LeavingCounts = LeavingCounts()
+    ungoverned: Ungoverned = Ungoverned()
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -176,15 +193,20 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
     """A plan of the scenario as an answer; all of it is in the document, but who may see what."""
     governed = GovernedScenario(scenario)
     policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
-    acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
     listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
     keys = [pod.key for pod in plan.pending]
-    evictions, proposals = (
+    acts = acting_evictions(scenario, plan)
+    leavers, proposals = (
         [each for each in all_of_them if _concerns(each, plan, query, context)]
         for all_of_them in (plan.evictions, [move for _, move in plan.proposals])
     )
+    evictions = [
+        msgspec.structs.replace(_eviction(each, plan, context, redacted), acts=each.key in acts) for each in leavers
+    ]
+    placed = [key for key in (keys[placement.pod] for placement in plan.placements) if listed(key)]
+    waiting = {key: reason for key, reason in plan.reasons_by_pod().items() if listed(key)}
     return PlanAnswer(
         placed=[
             PlannedPod(
@@ -192,19 +214,18 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
                 context.node(placement.node),
                 placement.price,
                 _named((plan.evictions[place].key for place in placement.victims), context),
-                _shown(policies[keys[placement.pod]].name),
-                acts[keys[placement.pod]],
+                policies[keys[placement.pod]].name,
+                policies[keys[placement.pod]].delivery.acts,
                 [PlannedDevice(*msgspec.structs.astuple(each)) for each in placement.devices] if context.nodes else [],
             )
             for placement in plan.placements
             if listed(keys[placement.pod])
         ],
         waiting=[
-            WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name), skipped=key in plan.skipped)
-            for key, reason in plan.reasons_by_pod().items()
-            if listed(key)
+            WaitingPod(key, redacted(_first_line(reason)), policies[key].name, skipped=key in plan.skipped)
+            for key, reason in waiting.items()
         ],
-        evictions=[_eviction(each, plan, context, redacted) for each in evictions],
+        evictions=evictions,
         observed=[
             msgspec.structs.replace(
                 observed_pod,
@@ -231,7 +252,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
             msgspec.structs.replace(workload, reason=redacted(_first_line(workload.reason)))
             for workload in planned_workloads(scenario, plan, listed)
         ],
-        evictions_by_workload=evictions_by_workload(scenario, plan, evictions, context),
+        evictions_by_workload=evictions_by_workload(scenario, plan, leavers, context, acts),
         proposals=[_eviction(each, plan, context, redacted) for each in proposals],
         proposals_by_workload=evictions_by_workload(scenario, plan, proposals, context),
         gap=round(plan.gap, 6),
@@ -240,6 +261,15 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
         policy=query.policy,
         left_at_least=plan.left_at_least,
         bound_notes=plan.bound_notes,
+        counts=count_waiting(
+            scenario.cluster.pods,
+            placed=placed,
+            left=(key for key in waiting if key not in plan.skipped),
+            unplanned=(key for key in waiting if key in plan.skipped),
+            whose=whose(query.namespace, query.policy),
+        ),
+        leaving=count_leaving((bool(each.to), each.acts) for each in evictions),
+        ungoverned=ungoverned_pods(scenario, [*placed, *waiting]),
     )
 
 
@@ -291,11 +321,6 @@ def _named(keys: Iterable[str], context: AnswerContext) -> list[str]:
 
 def _namespace(key: str) -> str:
     return key.partition("/")[0]
-
-
-def _shown(policy: str) -> str:
-    """The name of a policy; "" for the built-in default, which is no object."""
-    return "" if policy == BUILT_IN.name else policy
 
 
 def _first_line(reason: str) -> str:

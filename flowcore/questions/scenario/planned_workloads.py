@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.model.workloads import workload_of
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.scenario import Scenario
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 #: Code of pods that no plan may place, beside those of rounds (flowcore/rules/reasons/codes.py).
 NOT_PLANNED: Final = "NotPlanned"
@@ -83,6 +83,7 @@ class WorkloadEvictions(msgspec.Struct, frozen=True, rename="camel"):
         pods: how many leave.
         moved: of these, how many have room reserved on another node.
         gain: of moves for gain: by how much all of them cost less there; 0: they leave for others.
+        acts: whether the plan is carried out; not so if they leave for pods that are only observed.
     """
 
     workload: str
@@ -91,6 +92,7 @@ class WorkloadEvictions(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
     moved: int
     gain: int = 0
+    acts: bool = False
 
 
 def by_workload(pods: Iterable[PlannedWaitingPod], evicted: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
@@ -124,28 +126,52 @@ def _row(name: str, members: list[PlannedWaitingPod], evicted: int) -> PlannedWo
     )
 
 
+def acting_evictions(scenario: Scenario, plan: PlanDocument) -> set[str]:
+    """Keys of the pods that leave by a plan and whose eviction somebody carries out.
+
+    A pod leaves for others: then their policies decide. Else its own does.
+    """
+    governed, pods = GovernedScenario(scenario), scenario.cluster.pods
+
+    def acts(eviction: PlanEviction) -> bool:
+        if eviction.by_controller:
+            return True
+        if eviction.for_pods:
+            return any(plan.policies[plan.pending[place].policy].delivery.acts for place in eviction.for_pods)
+        return eviction.key not in pods or governed.policy_of(pods[eviction.key]).delivery.acts
+
+    return {eviction.key for eviction in plan.evictions if acts(eviction)}
+
+
 def evictions_by_workload(
-    scenario: Scenario, plan: PlanDocument, evictions: Iterable[PlanEviction], context: AnswerContext | None = None
+    scenario: Scenario,
+    plan: PlanDocument,
+    evictions: Iterable[PlanEviction],
+    context: AnswerContext | None = None,
+    acting: Collection[str] = (),
 ) -> list[WorkloadEvictions]:
     """Evictions by workload, those with the most pods first.
 
     Args:
         evictions: of the plan.
         context: of an asker who may not see everything.
+        acting: keys of the pods whose eviction is carried out.
     """
     pods = scenario.cluster.pods
 
     def named(key: str) -> str:
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
-    groups: dict[tuple[tuple[str, EvictionKind, tuple[str, ...]], bool], list[PlanEviction]] = {}
+    groups: dict[tuple[tuple[str, EvictionKind, tuple[str, ...]], bool, bool], list[PlanEviction]] = {}
     for eviction in evictions:
         wanting = tuple(sorted({named(key) for key in plan.keys(eviction.for_pods)}))
         key = named(eviction.key), eviction.kind, wanting
-        groups.setdefault((key, bool(eviction.gain)), []).append(eviction)
+        groups.setdefault((key, bool(eviction.gain), eviction.key in acting), []).append(eviction)
     rows = (
-        WorkloadEvictions(*key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike))
-        for (key, _), alike in groups.items()
+        WorkloadEvictions(
+            *key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike), acts
+        )
+        for (key, _, acts), alike in groups.items()
     )
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 

@@ -16,7 +16,7 @@ from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, OBSERVED, OF_OTHERS, Delivery, Policy, ReschedulingMode
+from flowcore.model.policies import OBSERVED, Policy, ReschedulingMode
 from flowcore.model.regret import RegretRecord
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.running_pods import RunningPods
@@ -90,6 +90,17 @@ class Scenario:
         """Pods that use a node, also a node that is not known."""
         return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
 
+    @property
+    def free_by_omission(self) -> str:
+        """A sentence where no pod is known: then all room counts as free, which is hardly true; "": pods are known.
+
+        An operator knows all pods: if it has none, there are none.
+        """
+        if self.complete or self.cluster.pods:
+            return ""
+        who = "the files have" if self.unread is None else "the API server lists"
+        return f"{who} no Pod: everything counts as free"
+
     def has_namespace(self, name: str) -> bool:
         """Whether there is a namespace of this name, or a pod of one: a dump need not have namespaces."""
         return name in self.cluster.namespaces or any(pod.namespace == name for pod in self.cluster.pods.values())
@@ -108,7 +119,7 @@ class GovernedScenario:
         as_if: what each policy in force counts as.
 
     Attributes:
-        policies: all policies in force by name, the built-in default among them.
+        policies: all policies in force by name, the built-in default and ``OBSERVED`` among them.
     """
 
     def __init__(self, scenario: Scenario, as_if: Callable[[Policy], Policy] = unchanged) -> None:
@@ -116,16 +127,13 @@ class GovernedScenario:
         self._index = PolicyIndex(scenario.policies.values())
         self._cluster.govern_gangs(self._index)
         self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
-        self.policies: Mapping[str, Policy] = {policy.name: as_if(policy) for policy in self._index.ordered}
+        self.policies: Mapping[str, Policy] = {
+            policy.name: as_if(policy) for policy in (*self._index.ordered, OBSERVED)
+        }
 
     def policy_of(self, pod: Pod) -> Policy:
-        """The policy that governs a pod; the built-in default if none does."""
-        return self.policies[(self._index.of(pod, self._namespaces) or BUILT_IN).name]
-
-    def delivery_of(self, pod: Pod) -> Delivery:
-        """How a pod would reach its node. What another scheduler binds, and no policy governs, is only observed."""
-        policy = self._index.of(pod, self._namespaces)
-        return OF_OTHERS if policy is None else policy.delivery
+        """The policy that governs a pod; ``OBSERVED`` if none does: another scheduler binds it."""
+        return self.policies[(self._index.of(pod, self._namespaces) or OBSERVED).name]
 
     def governs(self, pod: Pod) -> bool:
         """Whether a policy governs a pod."""
@@ -199,7 +207,11 @@ class GovernedScenario:
             foreseen: what a pod is expected to use.
             unplanned: keys of pods that count for their gangs, but are not planned.
         """
-        asked = [GovernedPod(pod, self.policy_of(pod), self.delivery_of(pod)) for pod in waiting if not pod.skip_reason]
+        asked = [
+            GovernedPod(pod, self.policy_of(pod), self.policy_of(pod).delivery)
+            for pod in waiting
+            if not pod.skip_reason
+        ]
         facts = _ScenarioFacts(self, foreseen)
         return RoundInput(
             self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned, now=self._scenario.moment

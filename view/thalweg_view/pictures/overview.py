@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
 
 from flowcore.model.resources import PODS
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
+from flowcore.questions.scenario.waiting_counts import (
+    Ungoverned,
+    WaitingCounts,
+    count_waiting,
+    ungoverned_pods,
+    whose,
+)
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_list import nodes_of, planned_usage
 from thalweg_view.pictures.shapes import RoundQuery
-from thalweg_view.pictures.waiting import PodWithoutNode, waiting_pods
+from thalweg_view.pictures.waiting import NEW, PodWithoutNode, waiting_pods
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
 
@@ -39,6 +48,8 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
         codes: how many pods wait for which code of reason, the most first.
         round: the round in the timeline; None: there was none yet.
         rounds: number of rounds in the timeline.
+        counts: all pods without a node now: those of ``waiting``, and those that the round gives a node.
+        ungoverned: those of them that no policy governs.
     """
 
     generation: int
@@ -52,6 +63,8 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
     resources: list[ResourceSum]
     round: RoundRow | None
     rounds: int
+    counts: WaitingCounts = WaitingCounts()
+    ungoverned: Ungoverned = Ungoverned()
 
 
 def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -> OverviewAnswer:
@@ -74,6 +87,7 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
     for added in planned_usage(data, plan).values():
         planned.update(added)
     waiting = waiting_pods(data, plan, context, newest=not query.round)
+    placed = placed_pods(data, plan)
     return OverviewAnswer(
         data.generation,
         data.source.kind,
@@ -89,6 +103,38 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
         ],
         None if plan is None else data.rounds.row(plan.number),
         len(data.rounds.rows),
+        counts_of(data, placed, waiting),
+        ungoverned_pods(data.scenario, [*placed, *(each.pod for each in waiting)]),
+    )
+
+
+def placed_pods(data: ViewData, plan: PlanDocument | None) -> list[str]:
+    """Keys of the pods that have no node now and get one by a plan; of a record all that it places."""
+    keys = [] if plan is None else [plan.pending[each.pod].key for each in plan.placements]
+    state = data.scenario.cluster.waiting
+    return [key for key in keys if data.source.kind == "record" or key in state]
+
+
+def counts_of(
+    data: ViewData, placed: Iterable[str], waiting: Iterable[PodWithoutNode], namespace: str = ""
+) -> WaitingCounts:
+    """How many pods have no node now, and what a round does with them.
+
+    Args:
+        placed: keys of those that the round gives a node.
+        waiting: the others.
+        namespace: of all of them; "": any.
+    """
+    keys = defaultdict[str, list[str]](list)
+    for row in waiting:
+        keys[row.code if row.code in (NOT_PLANNED, NEW) else ""].append(row.pod)
+    return count_waiting(
+        data.scenario.cluster.pods,
+        placed=placed,
+        left=keys[""],
+        new=keys[NEW],
+        unplanned=keys[NOT_PLANNED],
+        whose=whose(namespace),
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.constraints import Constraint
-from flowcore.model.policies import OF_OTHERS, Policy
+from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import LabelSelector
 from flowcore.planning.plan_document import PlanDocument
@@ -45,7 +45,10 @@ class PolicyRow(msgspec.Struct, rename="camel"):
 
 
 class PoliciesAnswer(Picture, frozen=True, rename="camel"):
-    """All policies in force, those of the highest precedence first; the built-in default is the last."""
+    """All policies in force, those of the highest precedence first, then the built-in default.
+
+    Where pods that no policy governs are planned, as in a dump, the last row is theirs: "(observed)".
+    """
 
     policies: list[PolicyRow]
 
@@ -97,19 +100,14 @@ def _of_state(data: ViewData) -> dict[str, PolicyRow]:
     cluster = data.scenario.cluster
     index = PolicyIndex(data.scenario.policies.values())
     rows = {policy.name: _row(policy) for policy in index.ordered}
-    default, of_default = index.ordered[-1], set[bool]()
     for (namespace, labels, scheduler_name), population in cluster.populations.items():
         matching = index.governing(scheduler_name, labels, cluster.namespaces.get(namespace, ()))
         if not matching and data.scenario.complete:
             continue
-        row = rows[(matching or [default])[0].name]
-        if row.name == default.name:
-            of_default.add(bool(matching))
-        # Pods of other schedulers are planned in a dump, but they do not run under a policy.
-        row.running = (row.running or 0) + (population.placed if matching else 0)
+        policy = matching[0] if matching else OBSERVED
+        row = rows.setdefault(policy.name, _row(policy))
+        row.running = (row.running or 0) + population.placed
         row.waiting += population.waiting
-    if of_default == {False}:  # only pods of other schedulers, as in a dump of a cluster without Thalweg
-        rows[default.name].delivery = OF_OTHERS.value
     for name, text in data.scenario.held.items():
         rows[name].held = text
     return rows
@@ -154,8 +152,10 @@ def _add_round(rows: dict[str, PolicyRow], plan: PlanDocument, state: Container[
     Args:
         state: keys of the pods that the rows count as waiting; None: they count none, the round alone knows the pods.
     """
-    for policy in plan.policies:
-        rows.setdefault(policy.name, PolicyRow(policy.name, delivery=policy.delivery.value))
+    used = {pod.policy for pod in plan.pending}
+    for place, policy in enumerate(plan.policies):
+        if place in used or policy.name != OBSERVED.name:  # a row only where it has pods
+            rows.setdefault(policy.name, PolicyRow(policy.name, delivery=policy.delivery.value))
     names = [plan.policies[pod.policy].name for pod in plan.pending]
     for placement in plan.placements:
         row = rows[names[placement.pod]]

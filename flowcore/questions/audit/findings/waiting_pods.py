@@ -23,9 +23,10 @@ def waiting_pods(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessSte
     runs = len(result.placements)
     sentence = "no pod waits"
     if waiting:
-        sentence = (
-            f"{counted(waiting, 'pod')} {do(waiting, 'wait')}; {plan_words(runs, at_most, waiting, steps, 'runs')}"
-        )
+        who = f"{counted(waiting, 'pod')} {do(waiting, 'wait')}"
+        if cluster.skipped:
+            who = f"{waiting:,} of {waiting + len(cluster.skipped):,} pods that wait can be judged"
+        sentence = f"{who}; {plan_words(runs, at_most, waiting, steps, 'runs')}"
     return (
         AuditFinding(
             kind=FindingKind.WAITING_PODS,
