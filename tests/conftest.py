@@ -68,6 +68,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         print(f"\nERROR: no test was found for {' '.join(session.config.args)}")  # noqa: T201
 
 
+@pytest.fixture(autouse=True)
+def _said_in_full(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in what is said of a plan is an error, but for tests that ask what it costs: those marked unsaid."""
+    if request.node.get_closest_marker("unsaid") is None:
+        from flowcore.planning.saying import Guarded
+
+        monkeypatch.setattr(Guarded, "__call__", lambda _guard, _what, compute, _otherwise: compute())
+
+
 def _is_slow_tier(config: pytest.Config) -> bool:
     """Whether `-m` chooses slow tests."""
     chosen: str = config.option.markexpr

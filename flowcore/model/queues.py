@@ -75,7 +75,7 @@ class QueueState:
     """The queues of a snapshot, and what their pods hold.
 
     Attributes:
-        queues: all FlowQueue objects.
+        queues: accepted FlowQueues, at least one (``QueueTree.state``).
         usage: by name of queue; queues without pods may be left out.
     """
 

@@ -27,6 +27,7 @@ from flowcore.model.selectors import Labels
 from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.result import Bounded, Eviction, RoundResult
+from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.filters.dynamic_resources import claimable_devices
 from flowcore.rules.reasons import Reason
 
@@ -321,6 +322,7 @@ def to_plan_document(
     seconds: float = 0.0,
     savings: Mapping[str, Mapping[str, int]] = _NO_SAVINGS,
     devices: Mapping[str, tuple[PlanDevice, ...]] = _NO_DEVICES,
+    say: Say = unguarded,
 ) -> PlanDocument:
     """The document of a plan, without what is said of the pods themselves.
 
@@ -330,6 +332,7 @@ def to_plan_document(
         policies: in the order of the document's.
         savings: by how much the cost falls if a pod leaves a node, by the pod's key and the node's name.
         devices: of placed pods, by key.
+        say: computes each part that is not the plan itself.
     """
     first = results[0]
     reasons: dict[Reason, int] = {}
@@ -373,8 +376,8 @@ def to_plan_document(
         reasons=[each.text for each in reasons],
         codes=[each.code for each in reasons],
         evictions=[PlanEviction.of(each, positions) for each in first.evictions],
-        proposals=_proposals(first, positions, policies),
-        queue_shares=_queue_shares(first),
+        proposals=say("What policies propose", lambda: _proposals(first, positions, policies), []),
+        queue_shares=say("The shares of queues", lambda: _queue_shares(first), []),
         generation=first.generation,
         more_nodes_help=[each.more_nodes_help for each in reasons],
         atomic_groups=list(atomic_groups),
@@ -400,17 +403,20 @@ def planned_devices(result: RoundResult) -> dict[str, tuple[PlanDevice, ...]]:
     }
 
 
-def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], seconds: float) -> PlanDocument:
+def whole_plan_document(
+    result: RoundResult, policies: Mapping[str, Policy], seconds: float, say: Say = unguarded
+) -> PlanDocument:
     """The document of a plan with all that is said of its pods.
 
     Args:
         policies: in force, by name.
         seconds: how long it took.
+        say: computes each part that is not the plan itself.
     """
     pods: list[PendingPod] = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
     positions = {pod.key: place for place, pod in enumerate(pods)}
-    devices = planned_devices(result)
-    document = to_plan_document([result], positions, policies.values(), seconds=seconds, devices=devices)
+    devices = say("The devices of placed pods", lambda: planned_devices(result), {})
+    document = to_plan_document([result], positions, policies.values(), seconds=seconds, devices=devices, say=say)
     classes: dict[PodClass, int] = {}
     places = {name: place for place, name in enumerate(policies)}
     document.pending = [

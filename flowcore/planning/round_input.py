@@ -120,7 +120,7 @@ class RoundInput:
         pending: the pods to plan, in the given order.
         gangs: all their gangs, sorted by name.
         persistent_usage: usage that does not come free for gangs; None: it was not asked for.
-        queues: the queues and what their pods hold; None: there are no queues.
+        queues: accepted queues and what their pods hold; None: there are none.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class RoundInput:
 
     def _add_queues(self) -> Iterator[None]:
         cluster = self._cluster
-        if not cluster.queues.objects:
+        if not cluster.queues.tree.queues:
             return
         sums = _QueueUsageSums(cluster)
         # Both are taken now: a pod that is bound meanwhile counts once.
@@ -231,7 +231,7 @@ class RoundInput:
         for pod in pods:
             sums.add_pod(pod)
             yield
-        self.queues = QueueState(tuple(cluster.queues.objects.values()), sums.totals())
+        self.queues = cluster.queues.tree.state(sums.totals())
 
 
 class _QueueUsageSums:

@@ -50,6 +50,11 @@ class Metrics:
         )
         for cause in ("timeout", "memory", "ended", "error"):
             self.rounds_failed.labels(cause)  # a rate needs the zero before the first failure
+        self.unsaid = Counter(
+            "thalweg_unsaid",
+            "Parts of what is said of rounds, such as shares and bounds, that could not be computed.",
+            registry=r,
+        )
         self.quarantined = Gauge(
             "thalweg_quarantined", "Pods, gangs and classes of pods that rounds leave out for now.", registry=r
         )

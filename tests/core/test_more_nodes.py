@@ -31,6 +31,7 @@ from flowcore.rules.reasons.codes import (
     REPLACEMENT,
     ROOM_HELD,
     ROOM_TAKEN,
+    UNEXPLAINED,
 )
 from flowcore.rules.reasons.more_nodes import CURES, more_nodes_help
 
@@ -51,6 +52,7 @@ def test_every_filter_is_classified() -> None:
         NETWORK_REFUSED,
         NETWORK_UNSCHEDULED,
         CHEAPER_TO_WAIT,
+        UNEXPLAINED,
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from support import virtual_time
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leaks import grown_containers, tracked_objects
@@ -1056,3 +1057,26 @@ def test_a_pod_that_waits_for_another_follows_it() -> None:
             assert case.now - began <= 4.0
 
     virtual_time.run(follow())
+
+
+@pytest.mark.unsaid
+async def test_reports_that_fail_are_logged_once_and_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what the worker says of a round nor what the operator makes of it ends the loop."""
+
+    def fails(*_arguments: object, **_named: object) -> None:
+        raise ValueError("cannot reshape")
+
+    monkeypatch.setattr("flowcore.planning.round.round.left_at_least", fails)
+    monkeypatch.setattr(case.loop.reports, "round_ended", fails)
+    with capture_logs() as logs:
+        case.node()
+        for name in "abc":
+            case.pod(name)
+        await told(case, "ns/c", "0/1 nodes")
+        case.node("other")
+        await bound(case, "ns/a", "ns/b", "ns/c")
+    problems = [each["problem"] for each in logs if each["log_level"] == "error"]
+    assert [each.partition(" could")[0] for each in problems] == ["What every plan leaves", "The status of policies"]
+    count = case.metrics.registry.get_sample_value("thalweg_unsaid_total")
+    assert count is not None
+    assert count >= 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from flowcore.model.pods import Pod
-from flowcore.model.queues import Queue
+from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.selector_index import SelectorIndex, label_pairs
 from flowcore.model.selectors import Labels
 
@@ -50,6 +50,10 @@ class QueueTree:
     def children(self, name: str) -> list[str]:
         """Names of the queues right below one; of those at the top for ""."""
         return self._children.get(name, [])
+
+    def state(self, usage: Mapping[str, QueueUsage]) -> QueueState | None:
+        """The accepted queues and what their pods hold, as a snapshot has them; None: no queue is accepted."""
+        return QueueState(tuple(self.queues.values()), usage) if self.queues else None
 
     def of(self, labels: Labels, namespace_labels: Labels) -> str:
         """Name of the queue that a pod counts for: the deepest that selects it, then the first by name; "": none."""

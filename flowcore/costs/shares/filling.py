@@ -67,7 +67,7 @@ def fill(nodes: list[FilledQueue], capacity: Float64s) -> list[Float64s]:
         nodes: parents before children.
         capacity: float64[R], what all of them can have.
     """
-    return _Filling(nodes, capacity).run()
+    return _Filling(nodes, capacity).run() if nodes else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)

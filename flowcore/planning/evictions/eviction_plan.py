@@ -76,22 +76,42 @@ def plan_evictions(
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT)
     planned = acting.result()
+    bounded = partial(_bounded, acting, problem, result, planned, candidate, relaxed)
+    planned = problem.say("The bound of the cost", bounded, planned.bounded_by(0, ()))
+    if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
+
+        def proposed() -> tuple[Eviction, ...]:
+            modes = _ACT_OR_PROPOSE
+            return _moves(_EvictionRound(problem, result, candidate, running, broken, lasting, modes).result())
+
+        proposals = problem.say("What policies propose", proposed, ())
+        planned = replace(planned, proposals=proposals if proposals != _moves(planned) else ())
+    return planned
+
+
+def _bounded(
+    acting: _EvictionRound,
+    problem: Problem,
+    first: RoundResult,
+    planned: RoundResult,
+    candidate: Candidate,
+    relaxed: Sequence[RelaxedSolution],
+) -> RoundResult:
+    """The plan with what no plan costs less than, and what that does not count.
+
+    Args:
+        first: of the first part.
+    """
     beside_networks = candidate.decided.before is not None
     bound, notes = planned.lower_bound, problem.bound_notes(relaxed=bool(relaxed), networks=beside_networks)
-    if planned.evictions and planned.placements is not result.placements:
+    if planned.evictions and planned.placements is not first.placements:
         # The bound of the first part is of plans in which nobody leaves, or for gain only and after them.
         least = candidate.decided.least_cost
         bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
         # Where pods wait the round in fractions is solved with the room of those that may leave.
         notes = problem.bound_notes(relaxed=bool(relaxed or planned.unplaced), networks=beside_networks)
         notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
-    planned = planned.bounded_by(bound, notes)
-    if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _moves(
-            _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT_OR_PROPOSE).result()
-        )
-        planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
-    return planned
+    return planned.bounded_by(bound, notes)
 
 
 def _moves_for_gain(problem: Problem, modes: Sequence[ReschedulingMode]) -> bool:

@@ -22,6 +22,7 @@ from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.verdicts import VerdictCache
 
@@ -41,6 +42,7 @@ class Problem:
         held: capacity that is kept out of the problem for an atomic group.
         charge: is called with the pods that the work was for.
         without: names of methods that do not run (``methods.table``): what is a method worth?
+        say: computes each part of what is said of the plan.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Problem:
         contradictions: tuple[Contradiction, ...] = (),
         charge: Charge = not_charged,
         without: frozenset[str] = frozenset(),
+        say: Say = unguarded,
     ) -> None:
         """Takes the arguments of ``run_round``; ``cache`` and ``contradictions``: None and () to compute them."""
-        self.charge, self.without = charge, without
+        self.charge, self.without, self.say = charge, without, say
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions
         self.held: HeldCapacity | None = None
@@ -66,7 +69,9 @@ class Problem:
     def with_snapshot(self, snapshot: Snapshot, contradictions: tuple[Contradiction, ...] | None = None) -> Problem:
         """The same policies for another snapshot; ``contradictions`` None: those known already."""
         known = self.contradictions if contradictions is None else contradictions
-        return Problem(snapshot, self.policies, self.models, self._given_cache, known, self.charge, self.without)
+        return Problem(
+            snapshot, self.policies, self.models, self._given_cache, known, self.charge, self.without, self.say
+        )
 
     def with_demands(
         self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +18,13 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.planning.round.backfill_reservation import history_after
 from flowcore.planning.round.unplaced_reasons import UnplacedReasons
+from flowcore.rules.reasons.codes import UNEXPLAINED
+from flowcore.rules.reasons.reasons import Reason
 from flowcore.rules.topology.round_constraints.waves import waves_of
+
+#: Names of parts of what is said.
+_WHY: Final = "Why pods wait"
+_UNEXPLAINED = Reason("The plan has no node for it. Why is not known.", UNEXPLAINED, more_nodes_help=False)
 
 
 def build_result(
@@ -43,7 +52,8 @@ def build_result(
     if candidate.held is not None:
         with_held = replace(candidate, capacity=candidate.held.reserve(candidate.capacity, problem.demands))
         after_with_held = with_held.capacity.to_snapshot(committed)
-    reasons = UnplacedReasons(problem, with_held, after, after_with_held)
+    explain = partial(UnplacedReasons, problem, with_held, after, after_with_held)
+    reasons = problem.say(_WHY, explain, None)
     problem.charge(())
     unplaced = tuple(
         Unplaced(
@@ -55,12 +65,14 @@ def build_result(
             reason.settles_in,
         )
         for number, demand in enumerate(problem.demands)
-        for place, reason in reasons.of(number, np.nonzero(pending[number])[0].tolist())
+        for place, reason in _reasons(problem, reasons, number, np.nonzero(pending[number])[0].tolist())
     )
     decided = candidate.decided
     if decided.before is not None:
         is_short = any(unplaced_counts(candidate.commits, problem.demands))
-        bound = bound_beside(problem, decided.before, is_short=is_short)
+        beside = partial(bound_beside, problem, decided.before, is_short=is_short)
+        bound = problem.say("The bound of the cost", beside, 0)
+    notes = partial(problem.bound_notes, relaxed=relaxed, networks=decided.before is not None)
     return RoundResult(
         generation=problem.snapshot.generation,
         placements=(*decided.placements, *placements),
@@ -74,7 +86,17 @@ def build_result(
         after=after,
         contradictions=problem.contradictions,
         holds=history_after(problem, candidate),
-    ).bounded_by(bound + decided.least_cost, problem.bound_notes(relaxed=relaxed, networks=decided.before is not None))
+    ).bounded_by(bound + decided.least_cost, problem.say("What the bound does not count", notes, ()))
+
+
+def _reasons(
+    problem: Problem, reasons: UnplacedReasons | None, number: int, places: Sequence[int]
+) -> Sequence[tuple[int, Reason]]:
+    """The reason for each of these pods of a demand."""
+    unknown = [(place, _UNEXPLAINED) for place in places]
+    if reasons is None or not places:
+        return unknown
+    return problem.say(_WHY, lambda: list(reasons.of(number, places)), unknown)
 
 
 def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 import numpy as np
@@ -58,6 +58,7 @@ from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
+from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.devices.columns.own_rounds import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.filters import run_filters
@@ -120,10 +121,11 @@ class Round:
         seed: int = 0,
         charge: Charge = not_charged,
         without: frozenset[str] = frozenset(),
+        say: Say = unguarded,
     ) -> None:
         """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for.
 
-        ``without``: names of methods that do not run (``methods.table``).
+        ``without``: names of methods that do not run (``methods.table``). ``say``: computes each part of what is said.
         """
         snapshot, now = without_gangs_before_room(snapshot), snapshot.now
         preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
@@ -144,7 +146,7 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(
-            self._passes, Problem(snapshot, policies, models, cache, charge=charge, without=without)
+            self._passes, Problem(snapshot, policies, models, cache, charge=charge, without=without, say=say)
         )
         #: What is searched: the problem, or the same with steep prices where levels compete for room.
         self._searched = self._problem
@@ -382,9 +384,10 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         candidate, bound = self._best_candidate()
-        portfolio, relaxed = self._portfolio, self._relaxed
+        portfolio, relaxed, say = self._portfolio, self._relaxed, self._problem.say
         if self._bounding is not None and bound < candidate.cost:
-            bound = max(bound, self._bounding.bound_by(portfolio.relaxed))
+            by_gangs = partial(self._bounding.bound_by, portfolio.relaxed)
+            bound = max(bound, say("The bound of the cost", by_gangs, bound))
         candidate = invert_all(self._passes, candidate)
         result = build_result(
             self._problem,
@@ -397,8 +400,9 @@ class Round:
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
         result = replace(result, placements=_with_volumes(result.placements, self._begun))
-        result = with_causes_beside_room(self._problem, result)
-        result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
+        result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
+        least = partial(left_at_least, self._problem, self._begun, result.unplaced)
+        result = replace(result, left_at_least=say("What every plan leaves", least, None))
         result = without_columns(result, self._columns, self._problem.policies)
         queues = self._problem.snapshot.queues
         if queues is None:
@@ -436,6 +440,7 @@ def run_round(
     cache: VerdictCache | None = None,
     steps: int = DEFAULT_STEPS,
     seed: int = 0,
+    say: Say = unguarded,
 ) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
@@ -445,12 +450,13 @@ def run_round(
         cache: verdicts of earlier rounds; it makes a round faster and changes nothing else.
         steps: how many steps to take at most, at least one.
         seed: of the random choices of the search.
+        say: computes each part of what is said of the plan.
 
     Returns:
         A plan that places each pending pod or gives a reason why not. It never overcommits a resource and never breaks
         a filter; a pod that stays pending fits on no node beside the placements.
     """
-    this = Round(snapshot, policies, models, cache=cache, seed=seed)
+    this = Round(snapshot, policies, models, cache=cache, seed=seed, say=say)
     for _ in range(max(1, steps)):
         if not this.step():
             break

@@ -16,6 +16,7 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import CHECKPOINTED_AT, Policy
 from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.saying import Guarded
 from flowcore.questions.scenario.measured import measured_usage
 from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario, acting, unchanged
@@ -33,7 +34,8 @@ class ScenarioPlan:
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
         warnings: sentences about nodes and samples that are not measured (requests count there), about policies and
-            constraints that do nothing, and about checkpoints of running pods in the future.
+            constraints that do nothing, about checkpoints of running pods in the future, and about what could not be
+            computed.
     """
 
     result: RoundResult
@@ -50,8 +52,10 @@ class ScenarioPlan:
 
     def document(self, seconds: float = 0.0) -> PlanDocument:
         """The plan as the only round of the scenario; ``seconds``: how long it took."""
-        document = whole_plan_document(self.result, self.policies, seconds)
-        document.skipped, document.gaps, document.warnings = self.skipped, list(self.gaps), list(self.warnings)
+        say = Guarded()
+        document = whole_plan_document(self.result, self.policies, seconds, say)
+        warnings = [*self.warnings, *say.missing.values()]
+        document.skipped, document.gaps, document.warnings = self.skipped, list(self.gaps), warnings
         return document
 
 
@@ -137,10 +141,10 @@ def plan_scenario(
         only: keys of the pods to plan; (): all.
     """
     prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
-    result = run_round(prepared.snapshot, prepared.learnt, models)
-    return ScenarioPlan(
-        result, prepared.snapshot, prepared.policies, prepared.skipped, prepared.gaps, prepared.warnings
-    )
+    say = Guarded()
+    result = run_round(prepared.snapshot, prepared.learnt, models, say=say)
+    warnings = (*prepared.warnings, *say.missing.values())
+    return ScenarioPlan(result, prepared.snapshot, prepared.policies, prepared.skipped, prepared.gaps, warnings)
 
 
 def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:

@@ -37,13 +37,16 @@ NETWORK_UNSCHEDULED: Final = "NetworkUnscheduled"
 #: Waiting costs less than every node that has room, and the pod's policy waits then.
 CHEAPER_TO_WAIT: Final = "CheaperToWait"
 
+#: Why the pod waits could not be computed: a fault of Thalweg.
+UNEXPLAINED: Final = "Unexplained"
+
 #: The pod's node is chosen, and its claims are to get devices or volumes first: only who binds it says so.
 WAITING_FOR_DEVICES: Final = "WaitingForDevices"
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 
 _OTHERS: Final = (
     NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, QUEUE_LIMIT, ROOM_TAKEN, NETWORK_REFUSED,
-    NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT,
+    NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT, UNEXPLAINED,
 )  # fmt: skip
 CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ import structlog
 from flowcore.model.backfill_history import BackfillRecord
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.planning.saying import Guarded
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.health import Liveness
@@ -173,6 +175,8 @@ class RoundLoop:
         #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
         self._settles_at: float | None = None
         self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
+        #: What could not be said of the last round.
+        self._unsaid: frozenset[str] = frozenset()
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
 
@@ -252,7 +256,7 @@ class RoundLoop:
         if pending_round.pods or not pending_round.deferred:
             request.record_in, self._record_in = self._record_in, ""
         if not (pending_round.pods or has_changes(request) or request.record_in):
-            self._finish_round(pending_round, None)
+            self._finish_round(pending_round, None, Guarded())
             return
         try:
             with stopwatch.phase("worker"):
@@ -287,11 +291,24 @@ class RoundLoop:
             pause = max(_LEAST_SETTLING, _SETTLING_PER_ROUND * stopwatch.seconds, reply.settles_in)
             settles_at = self._clock() + pause
             self._settles_at = settles_at if self._settles_at is None else min(self._settles_at, settles_at)
-        self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
+        say = Guarded()
+        say(
+            "The metrics of a round",
+            lambda: self._round_metrics.planned(request.number, pod_count, stopwatch, reply),
+            None,
+        )
         for observer in self._observers:
-            observer.round_planned(request, pending_round.pods, reply)
-        self._finish_round(pending_round, reply)
+            say("The record of a round", partial(observer.round_planned, request, pending_round.pods, reply), None)
+        self._finish_round(pending_round, reply, say)
         self._batcher.round_ended(reply.seconds, pod_count)
+
+    def _tell_unsaid(self, sentences: Sequence[str]) -> None:
+        """Logs what could not be said of a round: at the first of rounds that lack it."""
+        self._metrics.unsaid.inc(len(sentences))
+        for sentence in sentences:
+            if sentence not in self._unsaid:
+                _log.error("a part of what is said of a round is missing", problem=sentence)
+        self._unsaid = frozenset(sentences)
 
     async def _restart_worker(self) -> None:
         """Starts the worker and sends it the whole cluster without pods to plan: no pod is at fault if that fails."""
@@ -475,15 +492,16 @@ class RoundLoop:
             ]
             apply(PodsUnplaced(told))
 
-    def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None) -> None:
+    def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None, say: Guarded) -> None:
         request, planning_input = pending_round.request, pending_round.planning_input
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))
         known_uids = set(self._policies.uids.values())
-        self.reports.round_ended(
-            request, reply, planning_input, pending_round.unplanned, known_uids, pending_round.left_as_they_are
-        )
-        self._waiting.round_ended(pending_round.waiting(reply))
+        unplanned, left = pending_round.unplanned, pending_round.left_as_they_are
+        report = partial(self.reports.round_ended, request, reply, planning_input, unplanned, known_uids, left)
+        say("The status of policies", report, None)
+        say("The counts of waiting pods", lambda: self._waiting.round_ended(pending_round.waiting(reply)), None)
+        self._tell_unsaid([*(() if reply is None else reply.warnings), *say.missing.values()])
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
         self._turns.retain(cluster.waiting.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -15,6 +16,7 @@ from flowcore.model.policies import Policy
 from flowcore.planning.problem.contradictions import Contradiction, contradictions
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.saying import Say, unguarded
 
 
 class CompileConstraints(Pass):
@@ -22,20 +24,21 @@ class CompileConstraints(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """Pods with more constraints, and the contradictions among those."""
-        return problem.with_snapshot(*compile_constraints(problem.snapshot, problem.policies))
+        return problem.with_snapshot(*compile_constraints(problem.snapshot, problem.policies, problem.say))
 
 
 def compile_constraints(
-    snapshot: Snapshot, policies: Mapping[str, Policy]
+    snapshot: Snapshot, policies: Mapping[str, Policy], say: Say = unguarded
 ) -> tuple[Snapshot, tuple[Contradiction, ...]]:
     """The snapshot with pending pods whose constraints include their policy's, and the contradictions of policies.
 
     Args:
         policies: by name; those of all pending pods are among them.
+        say: computes the contradictions.
     """
     if not any(policy.constraints for policy in policies.values()):
         return snapshot, ()
-    contradictory = contradictions(snapshot, policies)
+    contradictory = say("How policies exclude their own pods", partial(contradictions, snapshot, policies), ())
     known: dict[tuple[str, PodSignature], PodSignature] = {}
 
     def with_constraints(pod: PendingPod) -> PendingPod:

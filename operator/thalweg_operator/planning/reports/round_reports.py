@@ -91,6 +91,8 @@ class RoundReports:
         for index, _ in reply.unplaced if reply is not None else ():
             unplaced[request.pending[index].policy] += 1
         places = {policy.name: place for place, policy in enumerate(policies)}
+        accepted = {queue.name for queue in request.queues}
+        self.queue_shares = {name: share for name, share in self.queue_shares.items() if name in accepted}
         for policy in unplanned:
             unplaced[places[policy.name]] += 1
         if reply is not None:

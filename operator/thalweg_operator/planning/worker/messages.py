@@ -173,7 +173,7 @@ class RoundRequest(msgspec.Struct):
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
-        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
+        queues, queue_usage: accepted FlowQueues, and what their pods hold, by name.
         running, removed_running: new or changed running pods, and keys of the ones that are gone.
         running_state: None: no pod may be evicted in this round.
     """

@@ -14,11 +14,18 @@ from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult
+from flowcore.planning.saying import Guarded, Say
 from flowcore.rules.filters.dynamic_resources import claimable_devices
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.improving_time import ImprovingTime
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
+from thalweg_operator.planning.worker.messages import (
+    NodePricesEntry,
+    RoundReply,
+    RoundRequest,
+    to_pending_pod,
+    to_reply,
+)
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import encode_prices, first_prices, savings_by_pod
 from thalweg_operator.planning.worker.replica import Replica
@@ -44,9 +51,9 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         observes = OBSERVED.name in policies
         first, shown_pods = (observed_pods, delivered_pods) if observes else (delivered_pods, observed_pods)
         snapshot = replica.to_snapshot(request, first)
-    meter = NamespaceMeter()
+    meter, say = NamespaceMeter(), Guarded()
     with stopwatch.phase("problem"):
-        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
+        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter, say=say)
     with stopwatch.phase("solve"):
         improving = ImprovingTime(planned, request.budget, request.deadline, stopwatch)
 
@@ -62,15 +69,19 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         # This plan is only shown, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
             rest = replace(results[0].after, pending=shown_pods, running=None)
-            shown = Round(rest, policies, models, cache=cache, charge=meter)
+            shown = Round(rest, policies, models, cache=cache, charge=meter, say=say)
             _run_steps(shown, _OBSERVED_STEPS, lambda: False, lambda: None)
             results.append(shown.result())
     with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
-        priced = [] if observes else list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
-        prices = list(encode_prices(request, position_by_key, priced))
-        savings = savings_by_pod(priced, results[0].after.table.nodes)
-    reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
+        savings: Mapping[str, Mapping[str, int]] = {}
+        prices: list[NodePricesEntry] = []
+        if not observes:
+            nodes, few = results[0].after.table.nodes, len(delivered_pods) <= _FEW
+            priced = say("The prices of nodes", lambda: list(first_prices(planned.node_prices(bound=few))), [])
+            prices = say("The prices of nodes", lambda: list(encode_prices(request, position_by_key, priced)), [])
+            savings = say("The prices of nodes", lambda: savings_by_pod(priced, nodes), savings)
+    reply = _to_reply(request, position_by_key, results, savings, cache.take_stats(), say)
     networks = {name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel)}
     return msgspec.structs.replace(
         reply,
@@ -82,6 +93,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         phases=stopwatch.phases,
         claims=list(_planned_claims(results[0], policies, position_by_key)),
         filter_seconds=cache.take_seconds(),
+        warnings=list(say.missing.values()),
     )
 
 
@@ -136,6 +148,7 @@ def _to_reply(
     results: list[RoundResult],
     savings: Mapping[str, Mapping[str, int]],
     tallies: dict[str, CacheStats],
+    say: Say,
 ) -> RoundReply:
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     for result in results:
@@ -145,7 +158,7 @@ def _to_reply(
             costs[left.pod.policy] += left.price
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
     return to_reply(
-        to_plan_document(results, position_by_key, request.policies, number=request.number, savings=savings),
+        to_plan_document(results, position_by_key, request.policies, number=request.number, savings=savings, say=say),
         costs=list(costs.values()),
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
+from flowcore.cluster.indexes.queue_index import QueueTree
 from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.rules.filters.registry import Filter
 from flowcore.rules.filters.rejection import Rejection
@@ -140,7 +140,7 @@ class Replica:
             gangs=request.gangs,
             persistent_usage=self._persistent_usage,
             backfill_history=request.backfill_history,
-            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
+            queues=QueueTree(request.queues).state(request.queue_usage),
             running=None if state is None else self._running_pods(state),
         )
         self.cache.follow(snapshot)
