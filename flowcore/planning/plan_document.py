@@ -415,7 +415,7 @@ def whole_plan_document(
     """
     pods: list[PendingPod] = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
     positions = {pod.key: place for place, pod in enumerate(pods)}
-    devices = say("The devices of placed pods", lambda: planned_devices(result), {})
+    devices = say("The devices of placed pods", lambda: planned_devices(result), dict(_NO_DEVICES))
     document = to_plan_document([result], positions, policies.values(), seconds=seconds, devices=devices, say=say)
     classes: dict[PodClass, int] = {}
     places = {name: place for place, name in enumerate(policies)}

@@ -15,7 +15,7 @@ Part = TypeVar("Part")
 class Say(Protocol):
     """Computes a part of what is said of a plan."""
 
-    def __call__(self, what: str, compute: Callable[[], Part], otherwise: Part) -> Part:
+    def __call__(self, what: str, compute: Callable[[], Part], otherwise: Part, /) -> Part:
         """What ``compute`` returns.
 
         Args:

@@ -84,7 +84,8 @@ def plan_evictions(
             modes = _ACT_OR_PROPOSE
             return _moves(_EvictionRound(problem, result, candidate, running, broken, lasting, modes).result())
 
-        proposals = problem.say("What policies propose", proposed, ())
+        proposals: tuple[Eviction, ...] = ()
+        proposals = problem.say("What policies propose", proposed, proposals)
         planned = replace(planned, proposals=proposals if proposals != _moves(planned) else ())
     return planned
 

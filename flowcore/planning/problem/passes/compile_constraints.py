@@ -38,7 +38,10 @@ def compile_constraints(
     """
     if not any(policy.constraints for policy in policies.values()):
         return snapshot, ()
-    contradictory = say("How policies exclude their own pods", partial(contradictions, snapshot, policies), ())
+    contradictory: tuple[Contradiction, ...] = ()
+    contradictory = say(
+        "How policies exclude their own pods", partial(contradictions, snapshot, policies), contradictory
+    )
     known: dict[tuple[str, PodSignature], PodSignature] = {}
 
     def with_constraints(pod: PendingPod) -> PendingPod:

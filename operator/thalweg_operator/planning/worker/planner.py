@@ -14,6 +14,7 @@ from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult
+from flowcore.planning.round.node_prices import NodePrices
 from flowcore.planning.saying import Guarded, Say
 from flowcore.rules.filters.dynamic_resources import claimable_devices
 from flowcore.rules.verdicts.columns import CacheStats
@@ -75,11 +76,12 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
         savings: Mapping[str, Mapping[str, int]] = {}
+        priced: list[NodePrices] = []
         prices: list[NodePricesEntry] = []
         if not observes:
             nodes, few = results[0].after.table.nodes, len(delivered_pods) <= _FEW
-            priced = say("The prices of nodes", lambda: list(first_prices(planned.node_prices(bound=few))), [])
-            prices = say("The prices of nodes", lambda: list(encode_prices(request, position_by_key, priced)), [])
+            priced = say("The prices of nodes", lambda: list(first_prices(planned.node_prices(bound=few))), priced)
+            prices = say("The prices of nodes", lambda: list(encode_prices(request, position_by_key, priced)), prices)
             savings = say("The prices of nodes", lambda: savings_by_pod(priced, nodes), savings)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats(), say)
     networks = {name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel)}
