@@ -240,6 +240,8 @@ class PlanDocument(msgspec.Struct, Bounded):
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         atomic_groups: names of the groups that are placed as a whole.
         bound_notes: what the lower bound does not count in full (problem/bounds/bound_notes.py).
+        lacks: of a plan that answers a question: what pods lack that room keeps out, in words and by key
+            (``flowcore.rules.reasons.shortage.lacks_by_pod``); rounds of an operator do not compute it.
     """
 
     number: int
@@ -269,6 +271,7 @@ class PlanDocument(msgspec.Struct, Bounded):
     atomic_groups: list[str] = []
     left_at_least: LeftAtLeast | None = None
     bound_notes: list[str] = []
+    lacks: dict[str, str] = {}
 
     @property
     def certified(self) -> bool:

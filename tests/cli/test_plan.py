@@ -60,7 +60,7 @@ def test_the_plan_for_people(dump: Path) -> None:
     assert done.stdout.splitlines()[0].startswith("2 nodes; 3 pods wait: 2 get a node, 1 has none")
     assert "no plan costs less than 0" not in done.stdout
     done = thalweg("plan", "-f", dump)
-    assert "pod/default/large  waits: NodeResourcesFit" in done.stdout
+    assert "pod/default/large  waits: cpu (best node lacks 6)" in done.stdout
 
 
 def test_one_namespace_of_a_dump(dump: Path) -> None:
@@ -152,11 +152,11 @@ def test_the_status_for_people(dump: Path) -> None:
         "1 pod has no node; no plan leaves fewer",
     ]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("pod/default/large")]
-    assert row[2:] == ["1", "of", "1", "-", "NodeResourcesFit"]
+    assert row[2:] == ["1", "of", "1", "-", "cpu", "(best", "node", "lacks", "6)"]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
     assert row == ["watching", "Observe", "1", "0", "1"]
     assert "(observed)" not in done.stdout  # no pod is without a policy
-    assert "REASON            PODS\nNodeResourcesFit  1" in done.stdout
+    assert "WAIT FOR  PODS\ncpu       1" in done.stdout
 
 
 def test_the_status_pod_by_pod(dump: Path) -> None:
@@ -212,18 +212,18 @@ def test_the_status_has_what_waits_longest(dump: Path) -> None:
     lines = done.stdout.splitlines()
     waits = next(at for at, line in enumerate(lines) if line.startswith("WAITS LONGEST"))
     assert lines[waits + 1].split()[0] == "pod/default/large"
-    assert lines[waits + 1].split()[-1] == "NodeResourcesFit"
+    assert lines[waits + 1].endswith("cpu (best node lacks 6)")
     assert "PLACED             PODS" in lines
     assert not any(line.startswith("ROUND") for line in lines)
 
 
 def test_the_key_s_sorts_what_waits() -> None:
     """By age the oldest is first; by pods the one of which most wait."""
-    rows = [PlannedWorkload("job/b/few", 2, 0, 2, {"X": 2}, since=10.0),
-            PlannedWorkload("job/a/many", 9, 1, 8, {"Y": 8}, since=50.0)]  # fmt: skip
+    rows = [PlannedWorkload("job/b/few", 2, 0, 2, {"X": 2}, since=10.0, short={"cpu": 2}),
+            PlannedWorkload("job/a/many", 9, 1, 8, {"Y": 8}, since=50.0, short={"volumes": 8})]  # fmt: skip
     answer = msgspec.structs.replace(of_dump(Scenario(), StatusQuery(), AnswerContext(110.0)), workloads=rows)
     first = {sort: tables_of(answer, sort)[0][1][0] for sort in SORTS}
-    assert first["age"] == ("job/b/few", "1m", "2 of 2", "-", "X")
+    assert first["age"] == ("job/b/few", "1m", "2 of 2", "-", "cpu")
     assert [first[sort][0] for sort in ("pods", "namespace", "reason")] == ["job/a/many", "job/a/many", "job/b/few"]
     assert [age(seconds) for seconds in (5, 60, 119, 7199, 7200, 172_800)] == ["5s", "1m", "1m", "119m", "2h", "2d"]
 

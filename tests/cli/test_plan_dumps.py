@@ -175,8 +175,8 @@ def test_a_line_for_each_workload() -> None:
         "3 pods have no node; no plan leaves fewer",
         "",
         "WORKLOAD             PLAN",
-        "job/default/nightly  3 of 5 placed; 2 wait: NodeResourcesFit",
-        "pod/default/lost     waits: NodeAffinity",
+        "job/default/nightly  3 of 5 placed; 2 wait: cpu (best node lacks 1)",
+        "pod/default/lost     waits: node labels",
         "",
     ]
     every = thalweg("plan", "-f", "-", "--pods", stdin=as_list(JOB)).stdout
@@ -231,6 +231,7 @@ def test_workloads_add_up_in_json() -> None:
     nightly = rows["job/default/nightly"]
     assert (nightly["pods"], nightly["placed"], nightly["waiting"]) == (5, 3, 2)
     assert nightly["codes"] == {"NodeResourcesFit": 2}
+    assert nightly["short"] == {"cpu (best node lacks 1)": 2}
     assert "Insufficient cpu" in nightly["reason"]
 
 

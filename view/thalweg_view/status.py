@@ -11,7 +11,7 @@ import msgspec
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.plan_listing import unknown_namespace
-from flowcore.questions.scenario.planned_workloads import PlannedWorkload, acting_evictions
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, acting_evictions, what_is_short
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.waiting_counts import LeavingCounts, count_leaving, ungoverned_pods
 from thalweg_view.pictures.overview import OverviewAnswer, answer_overview, codes_of, counts_of, placed_pods
@@ -67,7 +67,9 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         overview: of the whole cluster; where a namespace is asked for, its pods that wait are those of that.
         rounds: the last ones, the newest first.
-        workloads: what waits and what the newest round placed, those of which the most pods wait first.
+        workloads: what waits and what the newest round placed, those of which the most pods wait first, 1,000 at most.
+        workload_count: number of all of them.
+        short: how many pods wait for what, in a few words, the most first.
         placed: what the last rounds placed, the newest first.
         evictions: pods that leave by the newest round, the first of them.
         eviction_count: number of all that leave.
@@ -95,6 +97,8 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     planned: int = 0
     namespace: str = ""
     warnings: list[str] = []
+    workload_count: int = 0
+    short: dict[str, int] = {}
 
 
 def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
@@ -116,6 +120,7 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
             counts=counts_of(data, planned, pending, query.namespace),
             ungoverned=ungoverned_pods(data.scenario, [*planned, *(each.pod for each in pending)]),
         )
+    workloads = workload_rows(data, newest, waiting, listed)
     return StatusAnswer(
         overview,
         answer_policies(data, RoundQuery(), context).policies,
@@ -133,7 +138,7 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         ],
         len(evictions),
         count_leaving((bool(each.to), each.key in acting) for each in evictions),
-        workload_rows(data, newest, waiting, listed)[:MAX_WORKLOADS],
+        workloads[:MAX_WORKLOADS],
         list(islice(placed_lately(data, data.rounds.newest_whole(), listed), MAX_PLACED)),
         moment_text(context.now),
         waiting if query.pods else [],
@@ -141,6 +146,8 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         len(planned),
         query.namespace,
         unknown_namespace(data.scenario, query.namespace, context),
+        len(workloads),
+        what_is_short(workloads),
     )
 
 

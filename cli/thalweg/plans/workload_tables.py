@@ -22,7 +22,7 @@ def print_workloads(console: Console, workloads: Sequence[PlannedWorkload]) -> N
 
 
 def plan_sentence(row: PlannedWorkload) -> str:
-    """What a plan does with a workload, such as "31 of 60 placed; 29 wait: NodeResourcesFit"."""
+    """What a plan does with a workload, such as "31 of 60 placed; 29 wait: cpu (best node lacks 500m)"."""
     return "; ".join(_parts(row))
 
 
@@ -31,7 +31,8 @@ def _parts(row: PlannedWorkload) -> Iterator[str]:
         yield "placed" if row.pods == 1 else f"{row.placed:,} of {row.pods:,} placed"
     if row.waiting:
         count = "" if row.pods == 1 else f"{row.waiting:,} "
-        yield f"{count}{'waits' if row.waiting == 1 else 'wait'}: {row.why}"
+        together = " as a gang" if row.is_gang else ""
+        yield f"{count}{'waits' if row.waiting == 1 else 'wait'}{together}: {row.why}"
 
 
 def print_evictions_by_workload(console: Console, title: str, rows: Sequence[WorkloadEvictions]) -> None:

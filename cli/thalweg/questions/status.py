@@ -106,9 +106,9 @@ def queue_rows(queues: list[QueueRow]) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
-def code_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
-    """A row for each reason that pods wait for, the commonest first."""
-    return [(code, f"{count:,}") for code, count in answer.overview.codes.items()]
+def short_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for what pods wait for, the commonest first."""
+    return [(words, f"{count:,}") for words, count in answer.short.items()]
 
 
 def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
@@ -153,11 +153,11 @@ def tables_of(answer: StatusAnswer, sort: str) -> Tables:
     waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[sort])
     tables: Tables = [
         (("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods]),
-        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PENDING", "QUEUE", "REASON"),
+        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PENDING", "QUEUE", "WAITS FOR"),
          [(each.workload, age(now - each.since) if each.since and now else "-", f"{each.waiting:,} of {each.pods:,}",
            each.queue or "-", each.why) for each in ([] if answer.pods else waiting)]),
         _placed(answer),
-        (("REASON", "PODS"), code_rows(answer)),
+        (("WAIT FOR", "PODS"), short_rows(answer)),
         (("QUEUE", "USED", "FAIR", "BORROWED", "PENDING"), queue_rows(answer.queues)),
         (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
         (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),

@@ -20,6 +20,8 @@ from flowcore.planning.saying import Guarded
 from flowcore.questions.scenario.measured import measured_usage
 from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario, acting, unchanged
+from flowcore.rules.reasons.short_words import ROOM_CODES
+from flowcore.rules.reasons.shortage import lacks_by_pod
 
 _UNGOVERNED: Final = "no policy governs it"
 
@@ -54,6 +56,8 @@ class ScenarioPlan:
         """The plan as the only round of the scenario; ``seconds``: how long it took."""
         say = Guarded()
         document = whole_plan_document(self.result, self.policies, seconds, say)
+        by_room = [(each.pod, each.reason) for each in self.result.unplaced if each.code in ROOM_CODES]
+        document.lacks = say("What pods lack", lambda: lacks_by_pod(by_room, self.result.after), dict[str, str]())
         warnings = [*self.warnings, *say.missing.values()]
         document.skipped, document.gaps, document.warnings = self.skipped, list(self.gaps), warnings
         return document

@@ -13,6 +13,7 @@ from flowcore.model.workloads import workload_of
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.rules.reasons.short_words import short_words
 
 #: Code of pods that no plan may place, beside those of rounds (flowcore/rules/reasons/codes.py).
 NOT_PLANNED: Final = "NotPlanned"
@@ -25,6 +26,7 @@ class PlannedWaitingPod(NamedTuple):
         workload: ``kind/namespace/name`` (flowcore/model/workloads.py).
         code: why it still waits; "": it is placed.
         reason: the same in a sentence.
+        short: the same in a few words: what it lacks.
         since: seconds since the epoch since when it could be placed.
     """
 
@@ -33,6 +35,7 @@ class PlannedWaitingPod(NamedTuple):
     reason: str = ""
     since: float = 0.0
     queue: str = ""
+    short: str = ""
 
 
 class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +51,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         since: seconds since the epoch: when the first pod without a planned node could be placed; 0: none waits.
         queue: FlowQueue of its pods; "": none, or several.
         evicted: how many of its running pods leave.
+        short: how many of them lack what, in a few words, the most first: what is short, and how much on the best node.
     """
 
     workload: str
@@ -59,6 +63,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
     since: float = 0.0
     queue: str = ""
     evicted: int = 0
+    short: dict[str, int] = {}
 
     @property
     def namespace(self) -> str:
@@ -67,10 +72,15 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def why(self) -> str:
-        """Why pods of it wait, in few words: the code, or the codes with numbers; the reason of what is not planned."""
-        if len(self.codes) > 1:
-            return ", ".join(f"{code} {count:,}" for code, count in self.codes.items())
-        return self.reason if NOT_PLANNED in self.codes else "".join(self.codes)
+        """What pods of it wait for, in few words, with numbers if that differs; the reason of what is not planned."""
+        if len(self.short) > 1:
+            return ", ".join(f"{words} {count:,}" for words, count in self.short.items())
+        return self.reason if NOT_PLANNED in self.codes else "".join(self.short)
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether its pods start together or not at all."""
+        return self.workload.startswith("gang/")
 
 
 class WorkloadEvictions(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,7 +121,7 @@ def by_workload(pods: Iterable[PlannedWaitingPod], evicted: Mapping[str, int] | 
 
 def _row(name: str, members: list[PlannedWaitingPod], evicted: int) -> PlannedWorkload:
     left = [each for each in members if each.code]
-    codes = dict(sorted(Counter(each.code for each in left).items(), key=lambda item: (-item[1], item[0])))
+    codes = _counted(each.code for each in left)
     commonest, queues = next(iter(codes), ""), {each.queue for each in members}
     return PlannedWorkload(
         workload=name,
@@ -123,7 +133,22 @@ def _row(name: str, members: list[PlannedWaitingPod], evicted: int) -> PlannedWo
         since=min((each.since for each in left), default=0.0),
         queue=next(iter(queues)) if len(queues) == 1 else "",
         evicted=evicted,
+        short=_counted(each.short for each in left),
     )
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    """How often each comes, the most first."""
+    return dict(sorted(Counter(words).items(), key=lambda item: (-item[1], item[0])))
+
+
+def what_is_short(workloads: Iterable[PlannedWorkload]) -> dict[str, int]:
+    """How many pods of all workloads wait for what, the most first, without amounts."""
+    counts = Counter[str]()
+    for row in workloads:
+        for words, pods in row.short.items():
+            counts[words.partition(" (")[0]] += pods
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def acting_evictions(scenario: Scenario, plan: PlanDocument) -> set[str]:
@@ -194,6 +219,7 @@ def planned_workloads(
             *reasons.get(pod.key, ("", "")),
             pod.unschedulable_since or pod.created,
             cluster.queues.of(pod, cluster.namespaces),
+            short_words(*reasons[pod.key], plan.lacks.get(pod.key, "")) if pod.key in reasons else "",
         )
         for pod in scenario.waiting()
         if pod.key in told and counts(pod.key)

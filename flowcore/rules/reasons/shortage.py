@@ -93,6 +93,22 @@ def lacking(pod_class: PodClass, snapshot: Snapshot, row: int) -> list[Lack]:
     return lacks + [Lack(name, requests[name]) for name in node_resources_fit.not_offered(pod_class, snapshot)]
 
 
+def lacks_by_pod(unplaced: Iterable[tuple[PendingPod, str]], after: Snapshot) -> dict[str, str]:
+    """What pods lack that a plan leaves, in words, by key; no entry for those that something else keeps out.
+
+    Args:
+        unplaced: those that room keeps out, each with its reason. Pods of a gang, or alike, with one reason are a
+            group.
+        after: the snapshot with the plan carried out.
+    """
+    groups: dict[object, list[PendingPod]] = {}
+    for pod, reason in unplaced:
+        alike = pod.gangs[:1] or (pod.pod_class, pod.signature)
+        groups.setdefault((alike, reason), []).append(pod)
+    words = ((pods, lacks_in_words(shortage(pods, after))) for pods in groups.values())
+    return {pod.key: lack for pods, lack in words if lack for pod in pods}
+
+
 def lacks_in_words(lacks: Sequence[Lack]) -> str:
     """What is short and by how much, as in "nvidia.com/gpu (best node lacks 2)"; "" for no lack."""
     if not lacks:

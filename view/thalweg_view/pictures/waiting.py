@@ -13,11 +13,13 @@ from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
 from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
+from flowcore.rules.reasons.short_words import short_words
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.view_data import ViewData
 
 #: Code of pods that came after the round, beside those of rounds (flowcore/rules/reasons/codes.py).
 NEW: Final = "New"
+_NEXT_ROUND: Final = "the next round"
 
 
 class PodWithoutNode(msgspec.Struct, frozen=True):
@@ -29,6 +31,7 @@ class PodWithoutNode(msgspec.Struct, frozen=True):
         since: seconds since the epoch since when it could be placed.
         gang: name of its first gang; "": none.
         workload: its gang, its controller, or itself: ``kind/namespace/name``.
+        short: what it waits for in a few words.
     """
 
     position: int
@@ -41,6 +44,7 @@ class PodWithoutNode(msgspec.Struct, frozen=True):
     queue: str = ""
     gang: str = ""
     workload: str = ""
+    short: str = ""
 
 
 def workload_name(data: ViewData, key: str, gangs: tuple[str, ...] = ()) -> str:
@@ -92,6 +96,7 @@ def _left(data: ViewData, plan: PlanDocument, texts: Reasons, *, newest: bool) -
             pod.queue,
             pod.gangs[0] if pod.gangs else "",
             workload_name(data, pod.key, pod.gangs),
+            short_words(plan.codes[reason], plan.reasons[reason], plan.lacks.get(pod.key, "")),
         )
 
 
@@ -122,7 +127,10 @@ def _not_planned(
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
         priority, workload = pod.pod_class.priority, workload_of(pod)
-        yield PodWithoutNode(0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload)
+        short = _NEXT_ROUND if code == NEW else short_words(code, reason)
+        yield PodWithoutNode(
+            0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload, short
+        )
 
 
 def _earlier(data: ViewData, keys: set[str]) -> dict[tuple[str, float], tuple[str, str]]:

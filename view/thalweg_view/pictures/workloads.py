@@ -41,7 +41,8 @@ def workload_rows(
         waiting: what still waits, as far as the asker may see it.
     """
     left = (
-        planned_workloads.PlannedWaitingPod(pod.workload, pod.code, pod.reason, pod.since, pod.queue) for pod in waiting
+        planned_workloads.PlannedWaitingPod(pod.workload, pod.code, pod.reason, pod.since, pod.queue, pod.short)
+        for pod in waiting
     )
     return by_workload([*left, *_placed(data, plan, context)])
 
