@@ -100,6 +100,10 @@ def test_a_policy_of_a_file(tmp_path: Path) -> None:
         (["--fail", "rack=r1"], "no node has the label rack"),
         (["--fail", "zone=z9"], "there are z1, z2"),
         (["--apply", "missing.json"], "missing.json: cannot be read"),
+        (
+            ["--add-nodes", "6000", "--like", "a", "--add-nodes", "6000", "--like", "b"],
+            "changes[1].count: the changes up to this one add 12000 nodes; a question may add 10000",
+        ),
     ],
 )
 def test_one_sentence_and_exit_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:

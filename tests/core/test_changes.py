@@ -328,7 +328,6 @@ def test_names_that_the_asker_may_not_see() -> None:
         (Drain("n77"), "there is no node n77"),
         (RemoveNode("n77"), "there is no node n77"),
         (AddNodes(1, "n77"), "there is no node n77"),
-        (AddNodes(0, "a"), "1 to"),
         (SetPriority("default/nobody", 1), "there is no pod default/nobody"),
         (MovePod("default/web", "n77"), "there is no node n77"),
         (EvictPods(["default/waits"]), "does not run"),
@@ -342,4 +341,36 @@ def test_unknown_names(change: Change, words: str) -> None:
     before = state_of(scenario)
     with pytest.raises(UnknownName, match=words), applied(scenario, [change], CONTEXT):
         pass
+    assert state_of(scenario) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([AddNodes(0, "a")], "changes[0].count: it is 0; add at least 1 node"),
+        ([AddNodes(-5000, "a"), AddNodes(12000, "a")], "changes[0].count: it is -5000; add at least 1 node"),
+        ([AddNodes(10001, "a")], "changes[0].count: it adds 10001 nodes; a question may add 10000"),
+        (
+            [AddNodes(4000, "a"), Cordon("b"), AddNodes(6001, "b")],
+            "changes[2].count: the changes up to this one add 10001 nodes; a question may add 10000",
+        ),
+        (
+            [AddNodes(10000, "a"), PutObjects([manifest_pod("one"), manifest_node("c", "z1")])],
+            "changes[1].objects: the changes up to this one add 10001 nodes; a question may add 10000",
+        ),
+        (
+            [PutObjects([manifest_node(f"n{number}", "z1") for number in range(10001)])],
+            "changes[0].objects: it adds 10001 nodes; a question may add 10000",
+        ),
+        ([Cordon("a")] * 10001, "changes: there are 10001; a question may have 10000"),
+    ],
+)
+def test_a_question_has_bounds(changes: list[Change], words: str) -> None:
+    """New nodes count over all changes, however they come; nothing is planned for a question that is too large."""
+    scenario = two_zones()
+    before = state_of(scenario)
+    with pytest.raises(ModelError) as caught:
+        what_if(scenario, *changes)
+    assert str(caught.value) == words
+    assert not isinstance(caught.value, UnknownName)
     assert state_of(scenario) == before

@@ -7,20 +7,23 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from support.operator import until
+from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 from support.view import TOKEN, Client, HeldSource, Two, compute_processes, small_scenario, viewed
+from thalweg_view.callers.access import Caller
 from thalweg_view.callers.view_limits import DEFAULT_LIMITS
 from thalweg_view.web.page_files import read_page
 
 from flowcore.planning.plan_document import PlanPod
-from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario import Scenario, plan_scenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -414,3 +417,75 @@ async def test_bodies(tmp_path: Path) -> None:
         )
         assert (await raw(client, head))[0] == 408
         assert (await client.get("/api/v1/overview"))[0] == 200
+
+
+class Readers:
+    """Callers who may list the pods of all namespaces, of two of three, or of one; all other rights are everybody's."""
+
+    OF: ClassVar = {"all": None, "both": ["default", "batch"], "one": ["default"], "thirds": ["third"]}
+
+    async def caller(self, token: str) -> Caller:
+        return Caller(token)
+
+    async def may_list(self, _caller: Caller, _kind: str) -> bool:
+        return True
+
+    async def namespaces(self, caller: Caller, known: Collection[str]) -> list[str] | None:
+        may = self.OF[caller.name]
+        return None if may is None else [name for name in may if name in known]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def preempted() -> AsyncIterator[Client]:
+    """A view in which pods of two other namespaces leave for an urgent pod: there is another node for one of them."""
+    urgent = manifest_pod("urgent", cpu="4")
+    web = manifest_pod("web", "b", "1")
+    urgent["spec"]["priority"], web["spec"]["priority"] = 1000, 2000
+    scenario = scenario_of([
+        *(manifest_node(name, "z") for name in "ab"),
+        manifest_pod("batch-0", "a", "2", namespace="batch"),
+        manifest_pod("other", "a", "2", namespace="third"),
+        web,
+        urgent,
+    ])  # fmt: skip
+    source = HeldSource(scenario, kind="dump")
+    async with viewed(source, Readers()) as client:
+        for listener in source.listeners:
+            listener(plan_scenario(scenario, NOW).document(seconds=0.5))
+        yield client
+
+
+async def told(client: Client, name: str, path: str) -> Any:
+    status, answer, _ = await Client(client.port, client.session, name).get(f"/api/v1/{path}")
+    assert status == 200, answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "victims", "others"),
+    [("all", {"batch/batch-0", "third/other"}, 0), ("both", {"batch/batch-0"}, 1), ("one", set(), 2)],
+)
+async def test_who_leaves_is_named_to_who_may_read_it(
+    preempted: Client, name: str, victims: set[str], others: int
+) -> None:
+    """The page of a pod names pods of every namespace that its reader may read, not of the pod's alone."""
+    page = await told(preempted, name, "pods/default/urgent")
+    assert (set(page["victims"]), page["otherVictims"]) == (victims, others)
+    evictions = (await told(preempted, name, "status?namespace=default"))["evictions"]
+    assert {each["pod"] for each in evictions} == victims | ({"a pod of another namespace"} if others else set())
+
+
+async def test_a_victim_says_for_whom_it_leaves_and_where_its_replacement_goes(preempted: Client) -> None:
+    """The page of each that leaves; the names of others only to who may read them."""
+    pages = [await told(preempted, "all", f"pods/{key}") for key in ("batch/batch-0", "third/other")]
+    assert [each["leavesFor"] for each in pages] == [["default/urgent"]] * 2
+    assert sorted(each["leavesTo"] for each in pages) == ["", "b"]
+    page = await told(preempted, "thirds", "pods/third/other")
+    assert (page["leavesFor"], page["leavesForOthers"]) == ([], 1)
+
+
+async def test_the_parameter_namespace_narrows_what_is_shown(preempted: Client) -> None:
+    """Of an operation that knows no namespace only the pods of this one are listed, to the admin too."""
+    (narrowed,) = (await told(preempted, "all", "flow?namespace=batch"))["classes"]
+    (whole,) = (await told(preempted, "all", "flow"))["classes"]
+    assert (narrowed["name"], whole["name"]) == ("namespaces that you may not read", "replicaset/default/of-urgent")

@@ -14,7 +14,7 @@ from thalweg_view.web.serving import serving
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical.changes import Change, Drain
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, Change, Drain
 
 OBJECTS = [*(manifest_node(name, "z") for name in "ab"), manifest_pod("web", "a", "3"), manifest_pod("large", cpu="9")]
 
@@ -47,3 +47,6 @@ async def test_a_question_over_http_has_the_answer_of_a_dump() -> None:
             assert status == 400
             status, _ = await ask("what-if", {"changes": [{"kind": "Drain", "node": "a", "when": "now"}]})
             assert status == 400
+            status, body = await ask("what-if", WhatIfQuery([AddNodes(6000, "a"), AddNodes(6000, "b")]))
+            problem = "changes[1].count: the changes up to this one add 12000 nodes; a question may add 10000"
+            assert (status, msgspec.json.decode(body)["error"]) == (400, problem)

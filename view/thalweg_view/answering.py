@@ -1,6 +1,6 @@
-"""Answers questions: reads the state again when it is old, and asks the compute process, one question at a time.
+"""Answers questions: reads the state again when it is old, and asks the compute process, some questions at a time.
 
-Callers take turns, so a caller with many questions delays only themselves.
+Callers take turns, so a caller with many or dear questions delays only themselves.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from math import ceil
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
+import msgspec
 import structlog
 
 from flowcore.planning.plan_document import PlanDocument
+from thalweg_view.callers.access import Caller
+from thalweg_view.callers.turns import AnswerTurns
 from thalweg_view.callers.view_limits import ViewLimits
 from thalweg_view.compute_process.compute_client import ComputeClient
-from thalweg_view.compute_process.messages import Answered, OperationRequest, OperationShape
+from thalweg_view.compute_process.messages import UNAVAILABLE, Answered, OperationRequest, OperationShape
 from thalweg_view.errors import ComputeLost, RequestRefused
 from thalweg_view.source import ViewSource
 
@@ -50,10 +52,9 @@ class Answering:
         self.on_state: Callable[[], None] = lambda: None
         self._namespaces: frozenset[str] = frozenset()
         self._digest, self._state_read = b"", False
-        self._turn, self._ends = asyncio.Lock(), False
-        self._running: asyncio.Future[Any] | None = None
-        #: Of callers (``Caller.share``) whose questions wait: one question of each may wait for its turn.
-        self._caller_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns, self._reading = AnswerTurns(limits.answers, clock), asyncio.Lock()
+        self._running: set[asyncio.Future[Any]] = set()
+        self._ends = False
         self._read_at, self._read_seconds = float("-inf"), 0.0
 
     def put_round(self, plan: PlanDocument) -> None:
@@ -92,54 +93,69 @@ class Answering:
             RequestRefused: it cannot be read.
         """
         if self._is_old():
-            await self._in_turn(self._refresh)
+            await self._to_its_end(self._read_if(self._is_old))
 
     async def ask(
-        self, share: str, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
+        self,
+        caller: Caller,
+        operation: str,
+        query: bytes,
+        namespaces: list[str] | None,
+        *,
+        sees_all: bool,
+        strict: bool,
+        nodes: bool,
     ) -> Answered:
-        """The answer to a question of one of the callers with this share; see ``OperationRequest``.
+        """The answer to a question; see ``OperationRequest``.
+
+        Args:
+            sees_all: whether the caller may list the pods of all namespaces, whatever the question is about.
 
         Raises:
             RequestRefused: there is none.
         """
 
         async def compute() -> Answered:
-            if not self._has_state():
-                await self._read()
+            await self._read_if(lambda: not self._has_state())
             seconds = self._compute.deadline
-            request = OperationRequest(operation, query, strict, namespaces, nodes, self.generation, seconds)
+            request = OperationRequest(0, operation, query, strict, namespaces, nodes, self.generation, seconds)
             try:
                 return await self._compute.ask(request)
             except ComputeLost as error:
                 _log.error("compute process of the view restarted", problem=str(error), operation=operation)
                 raise RequestRefused(503, f"{error}; ask again, or ask for less", retry_after=1) from error
 
-        async with self._caller_turns.setdefault(share, asyncio.Lock()):
-            return await self._in_turn(compute)
+        end = await self._turns.take(caller.share, sees_all=sees_all)
+        answered = await self._to_its_end(compute(), end)
+        if answered.status == UNAVAILABLE:
+            reason = msgspec.json.decode(answered.body)["error"]
+            raise RequestRefused(UNAVAILABLE, f"{reason}; ask for less", retry_after=1)
+        return answered
 
-    async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Uses the process exclusively.
+    async def _to_its_end(self, work: Coroutine[Any, Any, _T], after: Callable[[], None] = lambda: None) -> _T:
+        """Does work to its end, also where the caller goes away meanwhile: a state would have to be read again.
 
-        A caller that goes away leaves the queue. What has begun goes on: ended within, the process would have to start
-        and read again.
+        Args:
+            after: called at the end.
         """
-        await self._turn.acquire()
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+
+        def ended(_task: object) -> None:
+            self._running.discard(task)
+            after()
+            if not task.cancelled():
+                task.exception()  # its caller may be gone, then nobody else asks for it
+
+        task.add_done_callback(ended)
         if self._ends:
-            self._turn.release()
-            raise _view_ends()
-        self._running = task = asyncio.ensure_future(work())
-        task.add_done_callback(self._turn_over)
+            task.cancel()
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
-                raise _view_ends() from None
+                raise RequestRefused(503, "the view ends", retry_after=2) from None
             raise
-
-    def _turn_over(self, task: asyncio.Future[Any]) -> None:
-        self._turn.release()
-        if not task.cancelled():
-            task.exception()  # its caller may be gone, then nobody else asks for it
 
     def _has_state(self) -> bool:
         """Whether the process runs and has read a state."""
@@ -151,9 +167,10 @@ class Answering:
         pause = max(self._limits.state_age, _AGE_PER_SECOND * self._read_seconds)
         return self._source.kind == "live" and self._clock() - self._read_at > pause
 
-    async def _refresh(self) -> None:
-        if self._is_old():
-            await self._read()
+    async def _read_if(self, needed: Callable[[], bool]) -> None:
+        async with self._reading:
+            if needed():
+                await self._read()
 
     async def _read(self) -> None:
         # Questions that end the process must not make the source write its state without a pause.
@@ -186,11 +203,8 @@ class Answering:
     async def stop(self) -> None:
         """Ends the compute process; questions under way are refused, and so are later ones."""
         self._ends = True
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        for task in (running := list(self._running)):
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
         await self._compute.stop()
-
-
-def _view_ends() -> RequestRefused:
-    return RequestRefused(503, "the view ends", retry_after=2)

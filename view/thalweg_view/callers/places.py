@@ -38,7 +38,7 @@ class Places:
             RequestRefused: the caller's share (429), or all that such a caller may take (503), is taken.
         """
         limited = not sees_all
-        share, total = (self._share, self._total) if sees_all else (_half(self._share), _half(self._total))
+        share, total = (self._share, self._total) if sees_all else (half(self._share), half(self._total))
         taken = self._limited if limited else self._callers.total()
         if self._callers[caller.share] >= share:
             problem = f"{share} {self._what} of {caller.share} are open already"
@@ -56,5 +56,6 @@ class Places:
                 del self._callers[caller.share]
 
 
-def _half(number: int) -> int:
+def half(number: int) -> int:
+    """What callers may have who do not see all: at least one."""
     return max(1, number // 2)

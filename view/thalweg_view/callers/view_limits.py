@@ -17,6 +17,7 @@ class ViewLimits(ConnectionLimits):
         write: time for a caller to take a piece of a response.
         questions: questions that are answered or wait for their turn; and bodies that are arriving.
         questions_per_caller: of these, of one caller.
+        answers: questions that are answered at once, of different callers.
         streams: open streams of events.
         streams_per_caller: of these, of one caller.
         reviews: questions to the API server that are under way: about known callers; a quarter as many about tokens
@@ -34,6 +35,7 @@ class ViewLimits(ConnectionLimits):
     write: float = 10.0
     questions: int = 24
     questions_per_caller: int = 8
+    answers: int = 4
     streams: int = 64
     streams_per_caller: int = 16
     reviews: int = 16

@@ -1,7 +1,9 @@
 """The compute process of a view: states, rounds and questions in, answers out.
 
 A plan takes seconds, and Python computes in one thread at a time. So all answers are computed here, and the event loop
-of the operator never waits for one. ``compute_client`` starts this module with ``python -m``.
+of the operator never waits for one. Each is computed by a fork (``questions``): this process itself only reads, so it
+is never long busy, has one thread, and keeps its state whatever becomes of a question. ``compute_client`` starts this
+module with ``python -m``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from typing import BinaryIO, Final
 
 import msgspec
@@ -27,6 +31,7 @@ from flowcore.questions.scenario.reading.saved import read_state
 from thalweg_cost_models import find_models
 from thalweg_view.compute_process.messages import (
     LENGTH,
+    UNAVAILABLE,
     Answered,
     Message,
     NewRound,
@@ -38,6 +43,7 @@ from thalweg_view.compute_process.messages import (
     problem,
     request_decoder,
 )
+from thalweg_view.compute_process.questions import TOO_MUCH_MEMORY, AnswerFork, begin, end_largest
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.view_data import SourceInfo, ViewData
 
@@ -47,45 +53,92 @@ _json = msgspec.json.Encoder()
 _ANSWERS: Final = 64
 #: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
 _PATIENCE: Final = 1 / 3
-#: HTTP status of an answer for which memory was missing.
-_OUT_OF_MEMORY: Final = 503
+#: Seconds between two looks at the memory that questions use.
+_LOOK: Final = 0.2
 
 
-def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
-    """Answers until the source ends."""
-    data = ViewData(source=info)
-    models = find_models().usable
+class ComputeProcess:
+    """Takes messages from a pipe until it ends, and answers.
 
-    def send(message: Message) -> None:
-        sink.write(framed(message))
-        sink.flush()
+    Args:
+        source: unbuffered, so that a message that has come can be seen from outside.
+        memory: bytes that this process and the questions under way may use together; 0: no limit.
+    """
 
-    answers: dict[tuple[object, ...], Answered] = {}  # of the present generation
-    send(Ready({name: each.shape for name, each in OPERATIONS.items()}))
-    while (message := _read(source)) is not None:
+    def __init__(self, source: FileIO, sink: BinaryIO, info: SourceInfo, memory: int = 0) -> None:
+        self._source, self._sink, self._memory = source, sink, memory
+        self._data = ViewData(source=info)
+        self._models = find_models().usable
+        #: Bodies of answers of the present generation.
+        self._answers: dict[tuple[object, ...], bytes] = {}
+        self._selector = DefaultSelector()
+        self._under_way: list[AnswerFork] = []
+
+    def serve(self) -> None:
+        """Answers until the source ends; questions under way end with it."""
+        self._send(Ready({name: each.shape for name, each in OPERATIONS.items()}))
+        self._selector.register(self._source, EVENT_READ)
+        while True:
+            for ready, _ in self._selector.select(_LOOK if self._under_way and self._memory else None):
+                if isinstance(ready.data, AnswerFork):
+                    self._go_on(ready.data)
+                elif (message := _read(self._source)) is not None:
+                    self._take(message)
+                else:
+                    for question in self._under_way:
+                        question.end("the view ends")
+                    return
+            if self._memory:
+                end_largest(self._under_way, self._memory)
+
+    def _send(self, message: Message) -> None:
+        self._sink.write(framed(message))
+        self._sink.flush()
+
+    def _take(self, message: StatePiece | NewRound | OperationRequest) -> None:
         match message:
             case StatePiece():
-                send(_read_state(message, source, data))
+                self._send(_read_state(message, self._source, self._data))
             case NewRound(plan):
-                data.rounds.put(_plans.decode(plan))
+                self._data.rounds.put(_plans.decode(plan))
             case OperationRequest():
-                if data.generation != message.generation or len(answers) >= _ANSWERS:
-                    answers.clear()
-                data.generation = message.generation
-                sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
-                # All that the answer depends on beside the state: a caller with fewer rights gets less.
-                seen = None if message.namespaces is None else tuple(message.namespaces)
-                key = (message.operation, message.query, seen, message.nodes)
-                answered = answers.get(key) or answer(
-                    message,
-                    data,
-                    AnswerContext(data.scenario.moment, models, sees, message.nodes, _patience(message.seconds)),
-                )
-                if answered.status == 200:
-                    answers[key] = answered
-                send(answered)
-                if answered.status == _OUT_OF_MEMORY:
-                    sys.exit("memory ran out")  # a change may be half undone: a new process reads the state again
+                self._answer(message)
+
+    def _answer(self, request: OperationRequest) -> None:
+        data = self._data
+        if data.generation != request.generation or len(self._answers) >= _ANSWERS:
+            self._answers.clear()
+        data.generation = request.generation
+        # All that the answer depends on beside the state: a caller with fewer rights gets less.
+        seen = None if request.namespaces is None else tuple(request.namespaces)
+        key = (request.operation, request.query, seen, request.nodes)
+        if (known := self._answers.get(key)) is not None:
+            self._send(Answered(request.number, 200, known))
+            return
+        sees = sees_all if request.namespaces is None else frozenset(request.namespaces).__contains__
+        moment, models = data.scenario.moment, self._models
+
+        def compute() -> tuple[int, bytes]:
+            return answer(request, data, AnswerContext(moment, models, sees, request.nodes, _patience(request.seconds)))
+
+        try:
+            question = begin(request, key, compute, (self._source.fileno(), self._sink.fileno()))
+        except OSError as error:
+            text = f"the process of the answer cannot be started: {error.strerror}"
+            self._send(Answered(request.number, UNAVAILABLE, problem(text)))
+            return
+        self._under_way.append(question)
+        self._selector.register(question.pipe, EVENT_READ, question)
+
+    def _go_on(self, question: AnswerFork) -> None:
+        if question.receive():
+            return
+        self._selector.unregister(question.pipe)
+        self._under_way.remove(question)
+        status, body = question.finish()
+        if status == 200 and question.request.generation == self._data.generation:
+            self._answers[question.key] = body
+        self._send(Answered(question.request.number, status, body))
 
 
 def _patience(seconds: float) -> Callable[[], bool]:
@@ -94,15 +147,28 @@ def _patience(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < end
 
 
-def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
-    header = source.read(LENGTH.size)
-    if len(header) < LENGTH.size:
+def _read(source: FileIO) -> StatePiece | NewRound | OperationRequest | None:
+    """The next message; None: the other side is gone."""
+    header = _bytes(source, LENGTH.size)
+    body = None if header is None else _bytes(source, LENGTH.unpack(header)[0])
+    if body is None:
         return None
-    message: StatePiece | NewRound | OperationRequest = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+    message: StatePiece | NewRound | OperationRequest = request_decoder.decode(body)
     return message
 
 
-def _read_state(first: StatePiece, source: BinaryIO, data: ViewData) -> StateRead:
+def _bytes(source: FileIO, number: int) -> bytes | None:
+    """So many bytes; None: there are fewer."""
+    read = bytearray()
+    while len(read) < number:
+        piece = source.read(number - len(read))
+        if not piece:
+            return None
+        read += piece
+    return bytes(read)
+
+
+def _read_state(first: StatePiece, source: FileIO, data: ViewData) -> StateRead:
     """Puts the state whose first piece has come in the place of the one before."""
     pieces = _pieces(first, source)
     try:
@@ -111,14 +177,16 @@ def _read_state(first: StatePiece, source: BinaryIO, data: ViewData) -> StateRea
         for _ in pieces:
             pass  # what follows is not read either
         return StateRead([], f"the state cannot be read: {error}")
+    gc.unfreeze()
     data.scenario = scenario
     newest = data.rounds.find()
     data.state_after = 0 if newest is None else newest.number
     gc.collect()
+    gc.freeze()  # collections in forks do not write to what they share
     return StateRead(sorted({pod.namespace for pod in scenario.cluster.pods.values()}))
 
 
-def _pieces(piece: StatePiece, source: BinaryIO) -> Iterator[bytes]:
+def _pieces(piece: StatePiece, source: FileIO) -> Iterator[bytes]:
     yield piece.lines
     while not piece.last:
         following = _read(source)
@@ -128,25 +196,25 @@ def _pieces(piece: StatePiece, source: BinaryIO) -> Iterator[bytes]:
         yield piece.lines
 
 
-def answer(request: OperationRequest, data: ViewData, context: AnswerContext) -> Answered:
-    """The answer to a question; an error of the request, or of its answer, becomes a response too."""
+def answer(request: OperationRequest, data: ViewData, context: AnswerContext) -> tuple[int, bytes]:
+    """Status and body of the answer to a question; an error of the request, or of its answer, has these too."""
     operation = OPERATIONS.get(request.operation)
     if operation is None:
-        return Answered(404, problem(f"there is no operation {request.operation}"))
+        return 404, problem(f"there is no operation {request.operation}")
     try:
         query = msgspec.convert(msgspec.json.decode(request.query), operation.query, strict=request.strict)
-        return Answered(200, _json.encode(operation.answer(data, query, context)))
+        return 200, _json.encode(operation.answer(data, query, context))
     except UnknownName as error:
-        return Answered(404, problem(str(error)))
+        return 404, problem(str(error))
     except (ModelError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Answered(400, problem(str(error)))
+        return 400, problem(str(error))
     except RecursionError:
-        return Answered(400, problem("the query is nested too deeply"))
+        return 400, problem("the query is nested too deeply")
     except MemoryError:
-        return Answered(_OUT_OF_MEMORY, problem("the answer needs more memory than the view's process has"))
+        return UNAVAILABLE, problem(TOO_MUCH_MEMORY)
     except Exception as error:  # noqa: BLE001 - one question must not end the process
         sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
-        return Answered(500, problem("internal error of the view; read the operator's log"))
+        return 500, problem("internal error of the view; read the operator's log")
 
 
 def limit_memory(memory: int) -> None:
@@ -166,7 +234,8 @@ def main(arguments: list[str]) -> None:
     # A library that prints must not disturb the messages.
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, sink, SourceInfo(kind, name, version))
+    with FileIO(sys.stdin.fileno()) as source:
+        ComputeProcess(source, sink, SourceInfo(kind, name, version), int(memory)).serve()
 
 
 if __name__ == "__main__":

@@ -36,22 +36,30 @@ from thalweg_view.view_data import SourceInfo
 _BUFFER: Final = 2**24
 #: Seconds that the process may take to start, on a busy machine, and to read a state.
 _START, _READ_STATE = 60.0, 300.0
+#: Seconds beyond those of an answer in which the process must say that they are over.
+_GRACE: Final = 5.0
 #: Most rounds that a new process gets, and most bytes of them.
 _ROUNDS, _ROUND_BYTES = 200, 64 * 2**20
 #: Environment variables that the process inherits. It runs plug-ins (cost models) and needs no credentials.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 _INHERITED_PREFIXES: Final = ("PYTHON", "LC_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_")
+#: A process that forks has no other threads: numpy's would begin with its import.
+_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+#: What is expected of the process beside answers, which have the numbers of questions.
+_READY_OR_STATE: Final = 0
+
+_Reply = Ready | StateRead | Answered
 
 
 class ComputeClient:
-    """One compute process at a time; its owner asks one thing at a time.
+    """One compute process at a time. It answers several questions at once.
 
     Args:
         source: what the process tells of where its data comes from.
-        memory: bytes that the process may use; 0: no limit.
+        memory: bytes that the process may use with its questions; 0: no limit.
 
     Attributes:
-        deadline: seconds that one answer may take; then the process is ended.
+        deadline: seconds that one answer may take; then the question is ended.
         operations: what can be asked; empty before the process was started for the first time.
     """
 
@@ -63,6 +71,11 @@ class ComputeClient:
         self._round_bytes, self._numbers = 0, count(1)
         #: Number of the last round that the process was told.
         self._told = 0
+        #: Held for a state as a whole, until it is read: nothing else may come between its pieces.
+        self._sending = asyncio.Lock()
+        self._questions = count(_READY_OR_STATE + 1)
+        self._expected: dict[int, asyncio.Future[_Reply]] = {}
+        self._receiver: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -88,7 +101,7 @@ class ComputeClient:
         self._round_bytes -= len(self._rounds.popleft()[1])
 
     async def read_state(self, pieces: AsyncIterator[bytes]) -> tuple[StateRead, bytes]:
-        """Has a state read; the process runs.
+        """Has a state read; the process runs. Where that fails or is cancelled, the process ends: it has half a state.
 
         Returns:
             what was read, and a digest of it that does not depend on when it was written.
@@ -96,42 +109,71 @@ class ComputeClient:
         Raises:
             ComputeLost: the process ended.
         """
-        async with self._exchange(_READ_STATE):
-            lines, digest = b"", hashlib.sha256()
-            async for piece in pieces:
-                # The first line says when the state was written.
-                digest.update(piece if lines else piece.partition(b"\n")[2])
-                if lines:
-                    await self._send(StatePiece(lines, last=False))
-                lines = piece
-            await self._send(StatePiece(lines, last=True))
-            reply = await self._receive()
-        assert isinstance(reply, StateRead)  # noqa: S101 - replies come in the order of requests
-        return reply, digest.digest()
+        async with self._sending:
+            try:
+                async with asyncio.timeout(_READ_STATE):
+                    reply = self._expect(_READY_OR_STATE)
+                    lines, digest = b"", hashlib.sha256()
+                    async for piece in pieces:
+                        # The first line says when the state was written.
+                        digest.update(piece if lines else piece.partition(b"\n")[2])
+                        if lines:
+                            await self._send(StatePiece(lines, last=False))
+                        lines = piece
+                    await self._send(StatePiece(lines, last=True))
+                    state = await reply
+            except TimeoutError:
+                await self.stop()
+                raise ComputeLost(f"the view had not read the state after {_READ_STATE:g} s") from None
+            except BaseException:
+                await self.stop()
+                raise
+        assert isinstance(state, StateRead)  # noqa: S101 - one state at a time
+        return state, digest.digest()
 
     async def ask(self, request: OperationRequest) -> Answered:
-        """The answer to a request.
+        """The answer to a request, whose number is chosen here.
 
         Raises:
-            ComputeLost: the process ended, or its time was over.
+            ComputeLost: the process ended, or said nothing though the time of the answer was over.
         """
-        async with self._exchange(self.deadline):
-            for number, plan in list(self._rounds):
-                if number > self._told:
-                    await self._send(NewRound(plan))
-                    self._told = number
-            await self._send(request)
-            reply = await self._receive()
-        assert isinstance(reply, Answered)  # noqa: S101
-        return reply
+        number, seconds = next(self._questions), request.seconds + _GRACE
+        try:
+            async with self._sending, asyncio.timeout(seconds):
+                reply = self._expect(number)
+                await self._tell_rounds()
+                await self._send(msgspec.structs.replace(request, number=number))
+            await self._wait(reply, seconds)
+        except TimeoutError:
+            await self.stop()
+            raise ComputeLost(f"the view had no answer after {request.seconds:g} s") from None
+        finally:
+            self._expected.pop(number, None)
+        answered = reply.result()
+        assert isinstance(answered, Answered)  # noqa: S101
+        return answered
+
+    async def _wait(self, reply: asyncio.Future[_Reply], seconds: float) -> None:
+        while not (await asyncio.wait([reply], timeout=seconds))[0]:
+            if not self._sending.locked():  # it answers nothing while it reads a state
+                raise TimeoutError
+
+    async def _tell_rounds(self) -> None:
+        for number, plan in list(self._rounds):
+            if number > self._told:
+                self._told = number
+                await self._send(NewRound(plan))
 
     async def stop(self) -> None:
-        """Ends the process."""
+        """Ends the process, and what it computes."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         if process is not None:
             await process.wait()
+        if self._receiver is not None:
+            await asyncio.wait([self._receiver])
 
     async def start(self) -> None:
         """Starts the process if none runs; it has no state then.
@@ -152,73 +194,71 @@ class ComputeClient:
                 stdout=PIPE,
                 limit=_BUFFER,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the owner, who ends the process
+                start_new_session=True,  # Ctrl-C is for the owner, who ends the process and its forks as one group
             )
         except OSError as error:  # out of memory or processes
             raise ComputeLost(f"the view's compute process cannot be started: {error}") from error
-        async with self._exchange(_START):
-            ready = await self._receive()
+        reply = self._expect(_READY_OR_STATE)
+        self._receiver = asyncio.create_task(self._receive(self._process), name="answers of the view")
+        try:
+            async with asyncio.timeout(_START):
+                ready = await reply
+        except TimeoutError:
+            await self.stop()
+            raise ComputeLost(f"the view's compute process was not ready after {_START:g} s") from None
         assert isinstance(ready, Ready)  # noqa: S101
         self.operations = ready.operations
 
-    def _exchange(self, seconds: float) -> _Exchange:
-        return _Exchange(self, seconds)
-
-    async def _send(self, message: Message) -> None:
-        assert self._process is not None and self._process.stdin is not None  # noqa: S101, PT018
-        self._process.stdin.write(framed(message))
-        await self._process.stdin.drain()
-
-    async def _receive(self) -> Ready | StateRead | Answered:
-        assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018
-        length = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))[0]
-        reply: Ready | StateRead | Answered = reply_decoder.decode(await self._process.stdout.readexactly(length))
+    def _expect(self, number: int) -> asyncio.Future[_Reply]:
+        reply = self._expected[number] = asyncio.get_running_loop().create_future()
         return reply
 
-    async def ended(self) -> str:
-        """How the process ended."""
+    async def _send(self, message: Message) -> None:
         process = self._process
-        if process is None:
-            return "does not run"
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await process.wait()
-        code = process.returncode
-        if code == -signal.SIGKILL:
-            return "was killed, most likely since memory ran out"
-        return f"ended ({signal.Signals(-code).name if code is not None and code < 0 else f'code {code}'})"
-
-
-class _Exchange:
-    """A message and its reply.
-
-    A failure within, also a cancellation, ends the process: it would be out of step with its owner.
-    """
-
-    def __init__(self, client: ComputeClient, seconds: float) -> None:
-        self._client, self._seconds = client, seconds
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        if not self._client.alive:
-            raise ComputeLost(f"the view's compute process {await self._client.ended()}")
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: object) -> None:
+        if process is None or process.returncode is not None:
+            raise ComputeLost(f"the view's compute process {await _end_of(process)}")
+        assert process.stdin is not None  # noqa: S101
         try:
-            await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
-        except TimeoutError:
-            await self._client.stop()
-            raise ComputeLost(f"the view had no answer after {self._seconds:.0f} s") from None
-        if isinstance(error[1], asyncio.IncompleteReadError | ConnectionError):
-            how = await self._client.ended()
-            await self._client.stop()
-            raise ComputeLost(f"the view's compute process {how}") from error[1]
-        if error[1] is not None:
-            await self._client.stop()
+            process.stdin.write(framed(message))
+            await process.stdin.drain()
+        except ConnectionError as error:
+            raise ComputeLost(f"the view's compute process {await _end_of(process)}") from error
+
+    async def _receive(self, process: Process) -> None:
+        """Gives replies to those who expect them, until the process ends."""
+        assert process.stdout is not None  # noqa: S101
+        try:
+            while True:
+                length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
+                reply: _Reply = reply_decoder.decode(await process.stdout.readexactly(length))
+                number = reply.number if isinstance(reply, Answered) else _READY_OR_STATE
+                expected = self._expected.pop(number, None)
+                if expected is not None and not expected.done():
+                    expected.set_result(reply)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            lost = ComputeLost(f"the view's compute process {await _end_of(process)}")
+            for expected in self._expected.values():
+                if not expected.done():
+                    expected.set_exception(lost)
+                    expected.exception()  # nobody may wait for it any more
+            self._expected.clear()
+
+
+async def _end_of(process: Process | None) -> str:
+    """How a process ended, as the end of a sentence."""
+    if process is None:
+        return "does not run"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await process.wait()
+    code = process.returncode
+    if code == -signal.SIGKILL:
+        return "was killed, most likely since memory ran out"
+    return f"ended ({signal.Signals(-code).name if code is not None and code < 0 else f'code {code}'})"
 
 
 def _environment() -> dict[str, str]:
-    return {
+    inherited = {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
+    return inherited | _ONE_THREAD

@@ -9,6 +9,8 @@ from typing import Final, Literal
 import msgspec
 
 LENGTH: Final = struct.Struct(">Q")
+#: HTTP status of a question that took too much, or whose process was lost.
+UNAVAILABLE: Final = 503
 #: Kinds that a caller must be allowed to list in the whole cluster.
 Need = Literal["nodes", "policies", "queues"]
 
@@ -34,6 +36,7 @@ class OperationRequest(Message, frozen=True):
     """A request, answered with ``Answered``.
 
     Attributes:
+        number: that the answer has too; several may be under way.
         operation: its name.
         query: the query as a JSON object.
         strict: whether numbers and booleans must not come as strings.
@@ -43,6 +46,7 @@ class OperationRequest(Message, frozen=True):
         seconds: that the answer may take.
     """
 
+    number: int
     operation: str
     query: bytes
     strict: bool
@@ -93,10 +97,12 @@ class Answered(Message, frozen=True):
     """The answer to a request.
 
     Attributes:
-        status: of the HTTP response.
+        number: of the request.
+        status: of the HTTP response; see ``UNAVAILABLE``.
         body: JSON.
     """
 
+    number: int
     status: int
     body: bytes
 

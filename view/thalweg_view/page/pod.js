@@ -2,7 +2,7 @@
 import { useEffect, useState } from "./vendor/preact-hooks.js";
 import { post } from "./api.js";
 import { useData, useShown } from "./data.js";
-import { age, count } from "./format.js";
+import { age, count, plural } from "./format.js";
 import { html } from "./html.js";
 import { PodLink, Problem, RECORD } from "./parts.js";
 import { link } from "./route.js";
@@ -51,7 +51,7 @@ function Facts({ pod }) {
 function Placed({ pod }) {
   return html`
     <section class="card">
-      ${pod.leaves ? html`<p>It leaves its node: <b class="code">${pod.leaves}</b> ${pod.reason}${pod.leavesTo ? ` Room is reserved on ${pod.leavesTo}.` : ""}</p>` : null}
+      ${pod.leaves ? html`<${Leaves} pod=${pod} />` : null}
       ${pod.leavesAfter.length ? html`<p>It leaves once others have: <${Keys} keys=${pod.leavesAfter} />.</p>` : null}
       ${pod.state === "Planned" ? html`<p>The round places it on <b>${pod.node}</b> at a price of ${count(pod.price)}.</p>` : null}
       ${pod.state === "Running" && !pod.leaves ? html`<p>It runs on <b>${pod.node}</b>.</p>` : null}
@@ -62,6 +62,16 @@ function Placed({ pod }) {
           <li><${PodLink} pod=${each} />${pod.victimsAfter[each] ? html`, after <${Keys} keys=${pod.victimsAfter[each]} />` : null}</li>`)}
           ${pod.otherVictims ? html`<li>${pod.otherVictims} of namespaces that you may not read</li>` : null}</ul>` : null}
     </section>`;
+}
+
+/** Of a pod that leaves: why, for whom, and where its replacement goes. */
+function Leaves({ pod }) {
+  const others = pod.leavesForOthers ? `${plural(pod.leavesForOthers, "pod")} of namespaces that you may not read` : "";
+  return html`
+    <p>It leaves its node: <b class="code">${pod.leaves}</b> ${pod.reason}</p>
+    ${pod.leavesFor.length || others ? html`
+      <p>It leaves for <${Keys} keys=${pod.leavesFor} />${pod.leavesFor.length && others ? " and " : ""}${others}.</p>` : null}
+    <p>${pod.leavesTo ? html`Its replacement goes to <b>${pod.leavesTo}</b>.` : "No node is planned for its replacement."}</p>`;
 }
 
 /** A round that was has its reasons only; the state that would be planned for an answer is the newest one. */

@@ -36,6 +36,7 @@ class PodAnswer(msgspec.Struct, rename="camel"):
         victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
         victims_after: by key of a victim in a chain of moves: those that leave before it and that may be seen.
         leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
+        leaves_for: keys of the pods that it leaves for and that may be seen; ``leaves_for_others``: how many others.
         leaves_to: the node where room for its replacement is reserved; "": none.
         leaves_after: keys of the pods that leave before it and that may be seen: its replacement takes their room.
         claims: to devices, of the newest state.
@@ -62,6 +63,8 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     other_victims: int = 0
     victims_after: dict[str, list[str]] = {}
     leaves: str = ""
+    leaves_for: list[str] = []
+    leaves_for_others: int = 0
     leaves_to: str = ""
     leaves_after: list[str] = []
     claims: list[PodClaimRow] = []
@@ -89,7 +92,10 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         _add_known(answer, known, data)
     if plan is not None and place is not None:
         _add_planned(answer, plan, place, context)
-    if evicted is not None:
+    if plan is not None and evicted is not None:
+        gainers = plan.keys(evicted.for_pods)
+        answer.leaves_for = context.visible(gainers)
+        answer.leaves_for_others = len(gainers) - len(answer.leaves_for)
         answer.state, answer.node = "Running", evicted.node
         answer.leaves, answer.leaves_to = evicted.kind.value, context.node(evicted.to) if evicted.to else ""
         answer.leaves_after = context.visible(evicted.after)

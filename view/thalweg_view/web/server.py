@@ -162,8 +162,10 @@ class ViewServer:
             query = msgspec.json.encode(asked)
         with self._questions.place(caller, sees_all=sees_all):
             # It may wait for the state to be read again.
-            namespaces = await self._visible(caller, namespace)
-            answered = await self._answering.ask(caller.share, name, query, namespaces, strict=strict, nodes=nodes)
+            namespaces = await self._visible(caller, namespace, narrowed="namespace" not in operation.fields)
+            answered = await self._answering.ask(
+                caller, name, query, namespaces, sees_all=sees_all, strict=strict, nodes=nodes
+            )
         if answered.status != 200 or strict:
             return _json(answered.status, answered.body)
         tag = f'"{hashlib.sha256(answered.body).hexdigest()[:32]}"'
@@ -206,14 +208,25 @@ class ViewServer:
             if not await self._access.may_list(caller, kind):
                 raise RequestRefused(403, f"{caller.name} may not list {kind} in the cluster, and {name} shows them")
 
-    async def _visible(self, caller: Caller, namespace: str) -> list[str] | None:
-        """The namespaces whose pods the caller may see in the answer; None: all."""
+    async def _visible(self, caller: Caller, namespace: str, *, narrowed: bool) -> list[str] | None:
+        """The namespaces whose pods the caller may see in the answer; None: all.
+
+        Args:
+            namespace: that the caller asks about; "": none of them. Without pods, or where there is none of that name,
+                it is answered like one that may not be read.
+            narrowed: no pod of another namespace is shown: the operation itself knows no namespace. Where it does,
+                its answer names pods of others too, such as those that leave for a pod.
+        """
         known = await self._answering.namespaces()
-        if not namespace:
-            return await self._access.namespaces(caller, known)
-        # A namespace without pods, or none at all: it is answered like one that may not be read.
-        visible = await self._access.namespaces(caller, [namespace])
-        return [namespace] if visible is None else visible
+        if namespace and narrowed:
+            visible = await self._access.namespaces(caller, [namespace])
+            return [namespace] if visible is None else visible
+        try:
+            return await self._access.namespaces(caller, {*known, namespace} - {""})
+        except RequestRefused as error:
+            if error.status != 400 or not namespace:
+                raise
+            return await self._access.namespaces(caller, [namespace])  # there are too many to ask about all
 
     async def _stream(self, request: web.BaseRequest, caller: Caller) -> web.StreamResponse:
         headers = {**HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store"}

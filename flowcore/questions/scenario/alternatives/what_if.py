@@ -15,7 +15,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.device_use import device_use, devices_of
 from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.change_words import in_short
-from flowcore.questions.scenario.hypothetical.changes import Change
+from flowcore.questions.scenario.hypothetical.changes import Change, check_size
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.missing_objects import unknown_namespace
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -154,8 +154,9 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
 
     Raises:
         UnknownName: a change names an object that is not there.
-        ModelError: an object to be put cannot be read.
+        ModelError: an object to be put cannot be read, or there are too many changes or new nodes.
     """
+    check_size(query.changes)
     before = outcome(scenario, context)
     with applied(scenario, query.changes, context) as notes:
         if problem := "" if scenario.complete else unknown_namespace(scenario):

@@ -25,8 +25,6 @@ _STATE_TAINTS = "node.kubernetes.io/"
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 #: Labels that ``FailDomain`` may name by their last word.
 _SHORT_LABELS = {each: f"topology.kubernetes.io/{each}" for each in ("zone", "region")}
-#: Most nodes that one change adds.
-MAX_ADDED = 10_000
 
 
 def find_node(edits: Edits, name: str) -> Node:
@@ -126,8 +124,6 @@ def nodes_of_domain(edits: Edits, change: FailDomain) -> list[str]:
 
 def add(edits: Edits, change: AddNodes) -> list[str]:
     """Adds nodes; returns their names."""
-    if not 1 <= change.count <= MAX_ADDED:
-        raise UnknownName("count", f"{change.count} nodes cannot be added; give a number from 1 to {MAX_ADDED}")
     like = find_node(edits, change.like)
     permanent = [pod for pod in _on(edits, {like.name}) if _is_permanent(pod) and not pod.deleting]
     drivers = edits.scenario.cluster.storage.objects.get(("CSINode", "", like.name))

@@ -6,9 +6,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+
+from flowcore.model.errors import ModelError
+
+#: Changes of one question, and nodes that they add together, at most.
+MAX_CHANGES = 10_000
+MAX_ADDED_NODES = 10_000
 
 
 class _Change(msgspec.Struct, frozen=True, tag_field="kind", tag=True, rename="camel", forbid_unknown_fields=True):
@@ -271,3 +278,33 @@ Change = (
     | RaiseCap
     | RaiseQueueLimit
 )
+
+
+def check_size(changes: Sequence[Change]) -> None:
+    """Checks that a question is not too large, before anything of it is made.
+
+    Raises:
+        ModelError: there are too many changes, or they add too many nodes.
+    """
+    if len(changes) > MAX_CHANGES:
+        raise ModelError("changes", f"there are {len(changes)}; a question may have {MAX_CHANGES}")
+    nodes = 0
+    for place, change in enumerate(changes):
+        field, added = _added_nodes(change)
+        nodes += added
+        if nodes > MAX_ADDED_NODES:
+            together = "the changes up to this one add" if place else "it adds"
+            problem = f"{together} {nodes} nodes; a question may add {MAX_ADDED_NODES}"
+            raise ModelError(f"changes[{place}].{field}", problem)
+        if isinstance(change, AddNodes) and added < 1:
+            raise ModelError(f"changes[{place}].{field}", f"it is {added}; add at least 1 node")
+
+
+def _added_nodes(change: Change) -> tuple[str, int]:
+    """The field of a change that says how many nodes come, and how many: a node that is replaced counts too."""
+    match change:
+        case AddNodes(count=count):
+            return "count", count
+        case PutObjects(objects):
+            return "objects", sum(each.get("kind") == "Node" for each in objects)
+    return "", 0
