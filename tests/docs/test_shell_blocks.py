@@ -142,6 +142,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(to_yaml(pod("new", "1")))
     for name in ("policy.yaml", "my-policy.yaml"):
         (tmp_path / name).write_text(to_yaml(policy))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     Authority(tmp_path, "ca")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.cli import thalweg
 from thalweg.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +61,25 @@ def test_runbooks_look_for_words_that_are_written(page: Path) -> None:
     looked_for = re.findall(r"(?:logs|events) .* grep (?:-E |-\w+ )*'([^']+)'", page.read_text())
     words = [word for pattern in looked_for for word in pattern.split("|")]
     assert [word for word in words if word not in SOURCES] == []
+
+
+STRICT = [page for page in RUNBOOKS if "strict" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", STRICT, ids=[page.stem for page in STRICT])
+def test_runbooks_say_what_a_strict_extender_stops(page: Path) -> None:
+    """Every pod of that kube-scheduler, as the file says that `scheduler-config` writes; and how to get out."""
+    text = page.read_text()
+    assert re.search(r"places \**no pod", text)
+    assert "get-out-first" in text or "## Get out first" in text
+
+
+def test_the_way_out_names_what_is_there() -> None:
+    """The file of the page that connects kube-scheduler, and the line that `scheduler-config` writes."""
+    way = (ROOT / "docs/runbooks/ThalwegNoLeader.md").read_text().split("## Get out first")[1].split("\n## ")[0]
+    connect = (ROOT / "docs/how-to/connect-kube-scheduler.md").read_text()
+    (file,) = re.findall(r"`(/etc/kubernetes/thalweg/\S+)`", way)
+    assert f"--config={file}" in connect
+    written = thalweg("scheduler-config", "--url", "http://127.0.0.1:1")
+    assert "    ignorable: false" in written.stdout.splitlines()
+    assert "NO pod of any profile is scheduled" in written.stdout
