@@ -11,6 +11,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from thalweg.terminal.printable import guard_streams, unguarded
+
 #: Commands that plan in their own process and only read.
 PLANS: Final = frozenset(
     {"audit", "demo", "explain", "headroom", "plan", "replay", "simulate", "status", "view", "what-if", "why"}
@@ -37,6 +39,7 @@ class Program(click.Group):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for a shell."""
+        guard_streams()
         name, *words = sys.argv[1:] or [""]
         if name in self._plans and not (name in _DRAWN and self._watches(name, words)):
             _go_on_in_child()
@@ -77,7 +80,7 @@ def _go_on_in_child() -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         if sys.stderr.isatty():
-            sys.stderr.write(_CLEAN_LINE)
+            unguarded(sys.stderr).write(_CLEAN_LINE)
             sys.stderr.flush()
         os._exit(128 + number)
 

@@ -14,7 +14,7 @@ from flowcore.model.selectors import NodeSelectorTerm
 
 
 class WireCel(Wire):
-    expression: str = ""
+    expression: str | None = ""
 
 
 class WireDeviceSelector(Wire):
@@ -22,8 +22,8 @@ class WireDeviceSelector(Wire):
 
 
 def to_expressions(wire: Iterable[WireDeviceSelector] | None) -> tuple[str | None, ...]:
-    """CEL expressions, in order; None for a selector of another kind."""
-    return tuple(None if selector.cel is None else selector.cel.expression for selector in wire or ())
+    """CEL expressions, in order; None for a selector of another kind. A null is an empty one, as Go reads it."""
+    return tuple(None if selector.cel is None else selector.cel.expression or "" for selector in wire or ())
 
 
 def to_device_amounts(amounts: Mapping[str, Quantity] | None, field: str) -> DeviceAmounts:

@@ -364,4 +364,4 @@ def test_a_policy_that_contains_itself_is_refused(tmp_path: Path) -> None:
     text = "&a {apiVersion: scheduling.thalweg/v1alpha1, kind: FlowSchedulingPolicy, metadata: {name: p}, spec: *a}"
     (tmp_path / "dump.yaml").write_text(to_yaml(node("a")) + f"---\n{text}\n")
     done = CliRunner().invoke(main, ["plan", "-f", str(tmp_path / "dump.yaml")])
-    assert refused(done, tmp_path) == "dump.yaml: FlowSchedulingPolicy p: nested too deeply"
+    assert refused(done, tmp_path) == "dump.yaml: a value contains itself by an alias"

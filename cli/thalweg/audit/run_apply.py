@@ -12,7 +12,8 @@ from flowcore.questions.audit.sentences import as_sentence
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 _HEADER: Final = ("STEP", "DO", "POD", "FROM", "TO", "PRICE", "LOST WORK", "BY")
 

@@ -24,7 +24,9 @@ from thalweg.audit.figure_texts import figure_texts
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import print_table, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.messages import tell_error
+from thalweg.terminal.tables import print_table
 
 #: Steps of a plan that are printed; ``-o json`` has all.
 _MAX_STEPS: Final = 5
@@ -91,7 +93,7 @@ def _write(page: Path, answers: Iterable[AuditAnswer]) -> None:
     try:
         page.write_text("".join(map(audit_page, answers)), encoding="utf-8")
     except OSError as error:
-        click.echo(f"Error: --html {page}: {error.strerror}", err=True)
+        tell_error(f"--html {page}: {error.strerror}")
         sys.exit(2)
 
 

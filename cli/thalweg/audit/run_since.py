@@ -13,7 +13,8 @@ from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import print_table, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.tables import print_table
 
 
 def of_dump(scenario: Scenario, query: RegretQuery, context: AnswerContext) -> RegretAnswer:

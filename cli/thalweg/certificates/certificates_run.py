@@ -16,9 +16,11 @@ from thalweg.certificates.rotation import OVERLAP
 from thalweg.certificates.secret_store import SecretProblem
 from thalweg.certificates.secrets import SecretReport, WantedSecrets, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.tables import print_table, stdout_console
+from thalweg.terminal.messages import tell_error
+from thalweg.terminal.tables import print_table
 
 
 def run_certificates(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets, output: str) -> None:
@@ -40,7 +42,7 @@ def run_certificates(kubeconfig: Path | None, context: str | None, wanted: Wante
     try:
         outcomes = asyncio.run(_run(kubeconfig, context, wanted))
     except (OperatorError, SecretProblem) as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(1)
     if output != "table":
         print_document({"secrets": [_to_json(outcome) for outcome in outcomes]}, output)

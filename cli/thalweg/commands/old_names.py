@@ -12,6 +12,7 @@ from thalweg import options
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status
 from thalweg.commands.why import why
+from thalweg.terminal.messages import tell_note
 
 
 class _OldName(click.Command):
@@ -42,7 +43,7 @@ class _OldName(click.Command):
     ) -> click.Context:
         """Reads the arguments."""
         if not extra.get("resilient_parsing"):
-            click.echo(f"Note: {self._told} The old name goes with the next release.", err=True)
+            tell_note(f"{self._told} The old name goes with the next release.")
         return super().make_context(self._now_named, args, parent, **extra)
 
 

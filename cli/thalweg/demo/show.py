@@ -16,7 +16,7 @@ from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
 from thalweg.demo.scene import Scene, size
 from thalweg.demo.scene_result import SceneResult
-from thalweg.terminal.tables import stdout_console
+from thalweg.terminal.consoles import stdout_console
 
 #: More nodes than this are counted in the scene's story and not listed.
 _MOST_LISTED = 10

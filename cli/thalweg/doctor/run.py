@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import click
 from rich.text import Text
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.json_reading import UnreadableJson
@@ -29,9 +28,12 @@ from thalweg.doctor.liveness import clock, gates, lease, served
 from thalweg.doctor.visibility import view, waits
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
+from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.tables import print_table, stdout_console
+from thalweg.terminal.messages import tell_error
+from thalweg.terminal.printable import printable
+from thalweg.terminal.tables import print_table
 
 #: Connections to the API server at a time.
 _CONNECTIONS = 8
@@ -62,7 +64,7 @@ def run_doctor(
     try:
         facts, users = asyncio.run(_gather(kubeconfig, context, request, uninstall=uninstall))
     except (ConnectionLost, Refused, UnreadableJson) as error:
-        click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
+        tell_error(f"cannot use the API server ({source}): {error}")
         sys.exit(2)
     findings = [*judge(facts), *(() if users is None else before_uninstall(users))]
     if output != "table":
@@ -89,5 +91,5 @@ def _print(findings: list[CheckResult]) -> None:
 
 
 def _finding(finding: CheckResult) -> Text:
-    advice = ("\n", (f"→ {finding.advice}", "bold")) if finding.advice else ()
-    return Text.assemble(finding.sentence, *advice)
+    advice = ("\n", (f"→ {printable(finding.advice)}", "bold")) if finding.advice else ()
+    return Text.assemble(printable(finding.sentence), *advice)

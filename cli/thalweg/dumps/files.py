@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -15,19 +15,63 @@ from flowcore.api.nesting import without_depth
 from flowcore.questions.scenario.reading.objects import json_type
 from thalweg.terminal.progress import progress
 
+#: Values that aliases of a document of YAML may stand for, beside those that are written.
+_MOST_BY_ALIASES: Final = 1_000_000
+#: How deep lists of objects may be in each other. kubectl writes one, and those who join its answers one more.
+_DEEPEST_LIST: Final = 10
+
 
 class DumpError(Exception):
     """A file cannot be read; the message names the file, the object and the field."""
 
 
+class _AliasError(Exception):
+    """Aliases of a document stand for too much."""
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it: what looks like a date stays a string."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """Makes the values of a document, unless its aliases stand for too many."""
+        _check_aliases(node)
+        return super().construct_document(node)
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _check_aliases(root: yaml.Node) -> None:
+    """Counts the values of a document, those that aliases stand for again each time.
+
+    Raises:
+        _AliasError: they are too many, or one is in itself.
+    """
+    sizes, opened = dict[int, int](), {id(root)}
+    stack = [(root, iter(_inner(root)))]
+    while stack:
+        node, left = stack[-1]
+        inner = next((each for each in left if id(each) not in sizes), None)
+        if inner is None:
+            stack.pop()
+            opened.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(each)] for each in _inner(node))
+        elif id(inner) in opened:
+            raise _AliasError("a value contains itself by an alias")
+        else:
+            opened.add(id(inner))
+            stack.append((inner, iter(_inner(inner))))
+    if sizes[id(root)] - len(sizes) > _MOST_BY_ALIASES:
+        raise _AliasError(f"its aliases stand for more than {_MOST_BY_ALIASES:,} values")
+
+
+def _inner(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def display_name(name: str) -> str:
@@ -79,6 +123,8 @@ def parse_objects(
         except yaml.YAMLError as error:
             said = " ".join(str(error).split()).replace(' in "<file>", line', " in line")  # a parser knows no name
             raise DumpError(f"{shown}: not valid YAML: {said}") from error
+        except _AliasError as error:
+            raise DumpError(f"{shown}: {error}") from error
         except RecursionError as error:
             raise DumpError(f"{shown}: nested too deeply") from error
     except RecursionError as error:
@@ -119,11 +165,15 @@ class _Watched(io.StringIO):
         return super().read(size)
 
 
-def _flatten(document: Any, where: str, on_list: Callable[[dict[str, Any]], None]) -> Iterator[dict[str, Any]]:
+def _flatten(
+    document: Any, where: str, on_list: Callable[[dict[str, Any]], None], depth: int = 0
+) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict):
         raise DumpError(f"{where}: expected a Kubernetes object, got {json_type(document)}")
     kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
+    if not isinstance(kind, str | None):
+        raise DumpError(f"{where}: kind: expected a string, got {json_type(kind)}")
+    if not kind:
         raise DumpError(f"{where}: kind: required value; give the output of kubectl get -o json or -o yaml")
     if not kind.endswith("List"):
         yield document
@@ -131,12 +181,21 @@ def _flatten(document: Any, where: str, on_list: Callable[[dict[str, Any]], None
     items = document.get("items")
     if not isinstance(items, list):
         raise DumpError(f"{where}: {kind}: items: expected a list, got {json_type(items)}")
+    if depth == _DEEPEST_LIST:
+        raise DumpError(f"{where}: {kind}: a list in so many others is no dump")
     on_list(document)
+    # The items of typed lists (PodList) have neither kind nor apiVersion, those of a List have both.
+    of_items = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
     for index, item in enumerate(items):
+        which = f"{where}: {kind}: items[{index}]"
         if not isinstance(item, dict):
-            raise DumpError(f"{where}: {kind}: items[{index}]: expected an object, got {json_type(item)}")
-        if not isinstance(item.get("kind", ""), str):
-            raise DumpError(f"{where}: {kind}: items[{index}].kind: expected a string, got {json_type(item['kind'])}")
-        # The items of typed lists (PodList) have neither kind nor apiVersion.
-        type_of_items = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
-        yield item if "kind" in item else type_of_items | item
+            raise DumpError(f"{which}: expected an object, got {json_type(item)}")
+        named = item if "kind" in item or not of_items["kind"] else of_items | item
+        yield from _flatten(named, which if named.get("kind") else _with_name(which, item), on_list, depth + 1)
+
+
+def _with_name(where: str, item: dict[str, Any]) -> str:
+    """The place of an item whose kind is not known, with its name if it has one."""
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{where} ({name})" if isinstance(name, str) and name else where

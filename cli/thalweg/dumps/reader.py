@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import click
-
 from flowcore.api.gang_parents import rules_by_type
 from flowcore.api.kinds import NODE, NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
@@ -29,6 +27,7 @@ from flowcore.questions.scenario.reading.objects import (
 from flowcore.questions.scenario.reading.saved import read_state
 from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
 from thalweg.dumps.policy_schema import checked_spec, without_removed_fields
+from thalweg.terminal.messages import tell_warning
 from thalweg_cost_models import find_models
 
 #: API group, kind, namespace and name.
@@ -89,7 +88,7 @@ def read_objects(name: str) -> list[dict[str, Any]]:
     objects = reader.read_file(name)
     reader.skip_unread()
     for warning in (*reader.removed_fields, *reader.skip_warnings()):
-        click.echo(f"Warning: {warning}", err=True)
+        tell_warning(warning)
     if not objects:
         raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
     return [
@@ -281,5 +280,5 @@ def _check_is_object(item: dict[str, Any], file: str) -> None:
 def _equal(first: dict[str, Any], second: dict[str, Any]) -> bool:
     try:
         return first == second
-    except RecursionError:  # YAML that contains itself
+    except RecursionError:  # nested too deeply for Python
         return False

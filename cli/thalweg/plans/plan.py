@@ -32,7 +32,8 @@ from thalweg.plans.print_comparison import print_comparison
 from thalweg.plans.workload_tables import print_evictions_by_workload, print_workloads
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 _INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
 

@@ -13,6 +13,7 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from thalweg.terminal.documents import print_document
+from thalweg.terminal.messages import tell_error
 from thalweg.terminal.progress import passing
 from thalweg_cost_models import find_models
 
@@ -22,7 +23,7 @@ def run_replay(path: Path, output: str) -> None:
     try:
         record = read_record(path)
     except UnreadableRecord as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(2)
     with passing("planning the round again", record.reply.seconds):
         again = run_request(Replica(), record.request, find_models().usable)

@@ -20,6 +20,8 @@ from flowcore.questions.scenario.reading.objects import name_of
 from thalweg.sources.asking import run
 from thalweg.sources.cluster_source import listed_objects
 from thalweg.sources.source import SourceError, SourceOptions
+from thalweg.terminal.messages import tell_warning
+from thalweg.terminal.printable import printable_json
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[\n'
 _END: Final = b"\n]}\n"
@@ -36,7 +38,7 @@ def run_dump(source: SourceOptions, *, redact: bool) -> None:
         if redact:
             items = list(_redacted(items, warnings))
         for warning in warnings:
-            click.echo(f"Warning: {warning}", err=True)
+            tell_warning(warning)
         try:
             _write(metadata, items)
         except BrokenPipeError:
@@ -54,7 +56,7 @@ def _write(metadata: dict[str, Any], items: list[dict[str, Any]]) -> None:
     out.write(_HEAD % msgspec.json.encode(metadata))
     for number, item in enumerate(items):
         out.write(b",\n" if number else b"")
-        out.write(msgspec.json.encode(item))
+        out.write(printable_json(msgspec.json.encode(item)))
     out.write(_END)
     out.flush()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import click
 import msgspec
 from rich.console import Console
 
@@ -12,7 +11,9 @@ from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, He
 from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import print_table, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.messages import tell_note
+from thalweg.terminal.tables import print_table
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell, and moves in a table; ``-o json`` has all.
@@ -37,7 +38,7 @@ def show(answer: HeadroomAnswer) -> None:
     """Prints an answer for people."""
     console = stdout_console()
     for note in answer.notes:
-        click.echo(f"Note: {note}", err=True)
+        tell_note(note)
     if answer.fits is not None:
         asks = (
             ", ".join(f"{short_amount(name, value)} {name}" for name, value in answer.requests.items()) or "no resource"

@@ -28,8 +28,9 @@ from flowcore.rules.verdicts import group
 from thalweg.plans import evictions
 from thalweg.plans.local_plan import plan
 from thalweg.sources.source import warn
+from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 #: Nodes of one verdict that a row names; ``-o json`` has all.
 _MOST_NAMES: Final = 3

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-import yaml
 
 from flowcore.model.amount_text import counted
 from flowcore.model.errors import ModelError
@@ -23,7 +22,8 @@ from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
 from thalweg.questions.headroom import QUESTION
 from thalweg.sources.asking import opened, run
 from thalweg.sources.source import SourceOptions
-from thalweg.terminal.documents import print_document
+from thalweg.terminal.documents import print_document, yaml_of
+from thalweg.terminal.messages import tell_note
 
 #: Its own controller makes nodes for all pods of a request, or for none.
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -73,9 +73,9 @@ def run_provisioning_request(options: SourceOptions, gang: str, output: str) -> 
         if output == "json":
             print_document({"apiVersion": "v1", "kind": "List", "items": objects}, output)
         else:
-            click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), nl=False)
+            click.echo(yaml_of(objects), nl=False)
         for note in _notes(answer.gang, objects[-1]["metadata"]["name"]):
-            click.echo(f"Note: {note}", err=True)
+            tell_note(note)
 
     run(ask())
 

@@ -19,7 +19,8 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from flowcore.questions.scenario.reading.moment import parse_moment
 from thalweg.sources.source import SourceOperation
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 #: Orders of the waiting workloads, as the key s goes through them.
 _ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {

@@ -17,7 +17,8 @@ from thalweg_view.status import StatusAnswer, StatusQuery
 from thalweg.questions.status import QUESTION_OF_CLUSTER, QUESTION_OF_DUMP, SORTS, show, summary, tables_of
 from thalweg.sources.asking import WATCH_INTERVAL, opened, run, tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.printable import printable
 
 #: Rows of each table: all are to fit on one screen.
 _ROWS: Final = 8
@@ -80,7 +81,9 @@ def screen_of(answer: StatusAnswer, sort: str) -> Group:
     """
     tables = (_table(header, rows) for header, rows in tables_of(answer, sort))
     keys = Text(f"q: quit   s: sort what waits, now by {sort}", style="reverse")
-    return Group(*(Text(line) for line in summary(answer)), keys, *(each for table in tables for each in ("", table)))
+    return Group(
+        *(Text(printable(line)) for line in summary(answer)), keys, *(each for table in tables for each in ("", table))
+    )
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:

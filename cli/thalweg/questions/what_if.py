@@ -37,7 +37,9 @@ from thalweg.dumps.files import DumpError, display_name
 from thalweg.dumps.reader import read_objects
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.messages import tell_error, tell_note
+from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 QUESTION = SourceOperation("what-if", WhatIfAnswer, answer_what_if)
 
@@ -56,7 +58,7 @@ def run_what_if(
     try:
         files = [*_objects(given["apply"]), *_policies(given["policy"])]
     except DumpError as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(2)
     added = _added(given["add_nodes"], given["like"])
 
@@ -126,7 +128,7 @@ def show(answer: WhatIfAnswer, *, pods: bool = False) -> None:
     """Prints an answer for people: what it comes to, both plans, then the workloads or all pods."""
     console = stdout_console()
     for note in answer.notes:
-        click.echo(f"Note: {note}", err=True)
+        tell_note(note)
     console.print(f"{answer.in_short or _nothing(answer)}\n", markup=False)
     print_table(console, ("", "BEFORE", "AFTER", "CHANGE"), summary_rows(answer.before, answer.after))
     console.print()

@@ -14,7 +14,7 @@ from flowcore.questions.scenario.plan_listing import PlannedEviction
 from thalweg.questions.node_verdicts import Explanation, as_json, explain_one, print_all, print_nodes
 from thalweg.sources.asking import read_scenario, tell
 from thalweg.sources.source import SourceOperation, SourceOptions, target_of
-from thalweg.terminal.tables import stdout_console
+from thalweg.terminal.consoles import stdout_console
 
 _QUESTION = SourceOperation("why", WhyAnswer, answer_why)
 

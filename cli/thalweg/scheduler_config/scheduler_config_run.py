@@ -19,6 +19,7 @@ from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig, holds_certificate
 from thalweg.scheduler_config.scheduler_config_objects import ServiceProblem, client_certificates, service_url, store
 from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.messages import tell_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def run_scheduler_config(
         try:
             config = asyncio.run(_with_cluster(config, sources, stored_in, kubeconfig, context))
         except (OperatorError, SecretProblem, ServiceProblem) as error:
-            click.echo(f"Error: {error}", err=True)
+            tell_error(error)
             sys.exit(1)
     if output:
         _write(output, str(config))

@@ -19,6 +19,7 @@ from thalweg.sources.dump_source import DumpSource
 from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions, warn
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.messages import tell_error
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -118,7 +119,7 @@ def run(asked: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(asked)
     except (SourceError, DumpError, ModelError) as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

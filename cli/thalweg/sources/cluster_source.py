@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-import click
 import msgspec
 from thalweg_operator.api.client import ApiClient, connect, pod_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -23,6 +22,7 @@ from thalweg.sources.operator_view.live import LiveOperator
 from thalweg.sources.operator_view.live_service import NoView
 from thalweg.sources.operator_view.server_operator import ServerOperator, server_session
 from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions, warn
+from thalweg.terminal.messages import tell_note
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -104,7 +104,7 @@ class ClusterSource:
                 return await self._operator.ask(question, await self._objects.with_claim_templates(query))
             except NoView as error:
                 self._operator = None
-                click.echo(f"Note: planned here, as with --direct: {error}", err=True)
+                tell_note(f"planned here, as with --direct: {error}")
         return await self._objects.ask(question, query)
 
     async def scenario(self) -> Scenario:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import click
 
+from thalweg.terminal.messages import tell_warning
+
 if TYPE_CHECKING:  # help must be instant
     import msgspec
 
@@ -146,4 +148,4 @@ def warn(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         if sentence not in said:
             said.add(sentence)
-            click.echo(f"Warning: {sentence}", err=True)
+            tell_warning(sentence)

@@ -7,6 +7,8 @@ import sys
 
 import structlog
 
+from thalweg.terminal.printable import printable, printable_lines, unguarded
+
 
 def set_up_logging(log_format: str, log_level: str) -> None:
     """Logs one line per event to standard error, also for the log lines of libraries."""
@@ -16,10 +18,11 @@ def set_up_logging(log_format: str, log_level: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     render: structlog.typing.Processor
+    shared.append(structlog.processors.format_exc_info)
     if log_format == "json":
-        shared.append(structlog.processors.format_exc_info)
         render = structlog.processors.JSONRenderer()
     else:
+        shared.append(_printable)
         render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -27,7 +30,7 @@ def set_up_logging(log_format: str, log_level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(unguarded(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -35,3 +38,11 @@ def set_up_logging(log_format: str, log_level: str) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
+
+
+def _printable(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """A line per event; only the text of an exception has more. What is no text is shown as Python writes it."""
+    return {
+        key: value if not isinstance(value, str) else printable_lines(value) if key == "exception" else printable(value)
+        for key, value in event.items()
+    }

@@ -14,6 +14,7 @@ from rich.table import Column
 
 from flowcore.model.amount_text import counted
 from flowcore.questions.scenario import Scenario
+from thalweg.terminal.consoles import stderr_console
 
 #: Work that is done sooner shows nothing.
 _DELAY_SECONDS: Final = 2.0
@@ -42,7 +43,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
     Yields:
         To be told how much is done so far.
     """
-    console = Console(stderr=True)
+    console = stderr_console()
     bar = progress_bar(console, estimated=total is not None)
     task = bar.add_task(what, total=total)
     if not console.is_terminal:

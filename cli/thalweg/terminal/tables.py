@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -10,23 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thalweg.terminal.printable import printable
+
 #: Rows of a printed table; ``-o json`` has all.
 MAX_ROWS: Final = 200
 _GAP: Final = "  "
-
-
-def stdout_console(*, wrap: bool = False) -> Console:
-    """Standard output. Names and numbers have no colour.
-
-    With NO_COLOR, if it is not empty (no-color.org), nothing is bold either.
-
-    Args:
-        wrap: lines are wrapped in a pipe too, to 80 columns or to COLUMNS.
-    """
-    plain = bool(os.environ.get("NO_COLOR"))
-    console = Console(highlight=False, no_color=plain, color_system=None if plain else "auto")
-    console.soft_wrap = not (console.is_terminal or wrap)
-    return console
 
 
 def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
@@ -39,7 +26,7 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
         for title in header:
             table.add_column(title, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+            table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
         console.print(table)
         return
     lines = [tuple(header), *(tuple(map(_in_one_line, row)) for row in rows)]
@@ -50,7 +37,8 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
 
 
 def _in_one_line(cell: str | Text) -> str:
-    return " ".join(str(cell).split("\n"))
+    """A cell for a pipe. A Text may have lines of its own; in a text of others they are what others want to fake."""
+    return printable(cell if isinstance(cell, str) else " ".join(str(cell).split("\n")))
 
 
 def print_truncated(console: Console, count: int) -> None:

@@ -21,9 +21,10 @@ from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.option_types import NamespacedName
 from thalweg.scheduler_users.printing import as_json, print_users, warn
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
+from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.tables import stdout_console
+from thalweg.terminal.messages import tell_error, tell_warning
 from thalweg.uninstall.patches import patches as patches_of
 
 _T = TypeVar("_T")
@@ -76,7 +77,7 @@ def run_uninstall(
         click.echo(f"pods whose gate was opened: {done.gates_opened}")
         click.echo(f"policies deleted: {done.policies}")
         for problem in done.problems:
-            click.echo(f"Error: {problem}", err=True)
+            tell_error(problem)
     if done.problems:
         sys.exit(1)
 
@@ -94,7 +95,7 @@ def run_patches(kubeconfig: Path | None, context: str | None, scheduler: str) ->
     """Prints the commands that give them another scheduler. Exit code 1: who they are cannot be read."""
     users = _run(kubeconfig, context, lambda resolved: _users(resolved, context))
     for gap in users.gaps:
-        click.echo(f"Warning: {gap}", err=True)
+        tell_warning(gap)
     for line in patches_of(users.users, scheduler):
         click.echo(line)
 
@@ -112,8 +113,9 @@ def _run(kubeconfig: Path | None, context: str | None, action: Callable[[Path | 
         return asyncio.run(action(resolved))
     except (OperatorError, UnreadableJson) as error:
         held = isinstance(error, LeaseHeld)
-        hint = "\nStop the operator first (scale its Deployment to 0), or use --force." if held else ""
-        click.echo(f"Error: {error}{hint}", err=True)
+        tell_error(error)
+        if held:
+            click.echo("Stop the operator first (scale its Deployment to 0), or use --force.", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         click.echo("Interrupted. Run the command again to continue.", err=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from thalweg_controlplane.building.cache import Step
 from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.client.accounts import account_token
@@ -26,6 +25,8 @@ from thalweg_view.web.page_files import NOT_GATHERED, read_page
 
 from thalweg.dumps.files import DumpError
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig
+from thalweg.terminal.consoles import stderr_console
+from thalweg.terminal.messages import tell_error
 from thalweg.terminal.progress import progress_bar
 from thalweg.up.up_devices import CLAIMING_PODS, DeviceNodes, nodes_with_devices
 from thalweg.up.up_nodes import made_up_nodes, nodes_of_dump
@@ -95,7 +96,7 @@ def run_up(count: int, dumps: tuple[str, ...], gpu_nodes: int, kubernetes_versio
     try:
         nodes = nodes_of_dump(dumps) if dumps else made_up_nodes(count)
     except DumpError as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(2)
     devices = nodes_with_devices(gpu_nodes, {each["metadata"]["name"] for each in nodes})
     with work_folder("thalweg-certificates-") as folder:
@@ -158,7 +159,7 @@ def _serve(nodes: Sequence[Mapping[str, Any]], devices: DeviceNodes, folder: Pat
                 )
             )
     except ControlPlaneError as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(1)
 
 
@@ -189,7 +190,7 @@ def _free_port() -> int:
 @contextmanager
 def _reporting() -> Iterator[Callable[[str], None]]:
     """Takes lines. On a terminal the steps of a build are a bar with an estimate, elsewhere they are lines too."""
-    console = Console(stderr=True)
+    console = stderr_console()
     bar = progress_bar(console)
     task = bar.add_task("")
 

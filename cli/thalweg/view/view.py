@@ -28,6 +28,7 @@ from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.reading.saved import state_of
 from thalweg.dumps.files import DumpError, display_name
 from thalweg.dumps.reader import read_dump
+from thalweg.terminal.messages import tell_error, tell_warning
 from thalweg.terminal.progress import planning
 from thalweg_cost_models import find_models
 
@@ -72,7 +73,7 @@ def dump_source(scenario: Scenario, name: str) -> FixedSource:
     with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the address
         planned = plan_scenario(scenario, now, find_models().usable)
     for warning in (*scenario.warnings, *planned.warnings, *planned.gaps):
-        click.echo(f"Warning: {warning}", err=True)
+        tell_warning(warning)
     return FixedSource("dump", name, scenario, [planned.document(time.perf_counter() - began)])
 
 
@@ -101,7 +102,7 @@ def record_source(folder: Path) -> FixedSource:
     if older is not None and not rounds:
         raise older
     if len(rounds) < len(paths):
-        click.echo(f"Warning: {len(paths) - len(rounds)} records of earlier runs are not shown", err=True)
+        tell_warning(f"{len(paths) - len(rounds)} records of earlier runs are not shown")
     return FixedSource("record", str(folder), Scenario() if request is None else _objects(request), rounds)
 
 
@@ -126,14 +127,14 @@ def run_view(files: tuple[str, ...], record: Path | None, port: int, now: float 
     try:
         make = _reader(files, record, now)
         if not read_page():
-            click.echo(f"Error: {NOT_GATHERED}", err=True)
+            tell_error(NOT_GATHERED)
             sys.exit(1)
         asyncio.run(_serve(make(), port, opens=opens))
     except (DumpError, UnreadableRecord) as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(2)
     except ViewError as error:
-        click.echo(f"Error: {error}", err=True)
+        tell_error(error)
         sys.exit(1)
 
 
