@@ -46,7 +46,7 @@ def _objects() -> list[Manifest]:
         node("n"), waiting, pod("running", nodeName="n"),
         _kind("v1", "Namespace", "default"),
         _kind(_OWN, "FlowSchedulingPolicy", "p", spec=spec),
-        _kind(_OWN, "FlowQueue", "q", spec={"limit": {"cpu": "1"}, "selects": {"namespaceSelector": {"matchLabels": {"t": "a"}}}}),
+        _kind(_OWN, "FlowQueue", "q", spec={"limit": {"cpu": "1"}, "selects": {"namespaceSelector": _SELECTOR}}),
         _kind("scheduling.k8s.io/v1", "PriorityClass", "high", value=5),
         _kind("policy/v1", "PodDisruptionBudget", "b", spec={"minAvailable": 1, "selector": _SELECTOR}),
         _kind(_DEVICES, "DeviceClass", "gpu", spec={"selectors": [{"cel": {"expression": "true"}}]}),
