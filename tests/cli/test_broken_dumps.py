@@ -32,7 +32,8 @@ def _objects() -> list[Manifest]:
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": _SELECTOR}]}},
         "tolerations": [{"key": "a", "operator": "Exists"}],
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}],
     }  # fmt: skip
     waiting = pod("waiting", resourceClaims=[{"name": "r", "resourceClaimName": "c"}], **ways)
     waiting["metadata"] |= {
@@ -105,10 +106,16 @@ def dumps(draw: st.DrawFn) -> str:
     return json.dumps(document)
 
 
+def _placed(dump: Path) -> list[str]:
+    done = thalweg("plan", "-f", dump, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return [each["pod"] for each in json.loads(done.stdout)["placed"]]
+
+
 def test_what_is_broken_was_whole(tmp_path: Path) -> None:
     """Else every drawn dump would be refused for one reason."""
     (tmp_path / "whole").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": _objects()}))
-    assert "1 placed" in thalweg("plan", "-f", tmp_path / "whole").stdout
+    assert _placed(tmp_path / "whole") == ["default/waiting"]
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -165,8 +172,7 @@ def test_lists_in_a_list_are_read(tmp_path: Path) -> None:
     lists = [{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "n"}, **_room()}]}]
     lists.append({"kind": "List", "apiVersion": "v1", "items": [pod("p")]})
     (tmp_path / "dump").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": lists}))
-    done = thalweg("plan", "-f", tmp_path / "dump")
-    assert "1 placed" in done.stdout, done.stderr
+    assert _placed(tmp_path / "dump") == ["default/p"]
 
 
 def _room() -> Manifest:

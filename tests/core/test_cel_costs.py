@@ -196,11 +196,11 @@ def _calls() -> Iterator[tuple[str, Callable[[Evaluation, list[CelValue]], CelVa
             state.spend_call(values)
             return function(state, *values)
 
-        kinds = [kind for kind in _VALUES if kind != "any"]
+        every = [kind for kind in _VALUES if kind != "any"]
         if name in ("-_", "!_"):
-            yield from ((name, operate, (kind,)) for kind in kinds)
+            yield from ((name, operate, (kind,)) for kind in every)
         else:
-            yield from ((name, operate, (kind, kind)) for kind in kinds)
+            yield from ((name, operate, (kind, kind)) for kind in every)
             yield name, operate, ("any", "list")
 
 
@@ -274,9 +274,15 @@ class _Drawn:
         names = [name for name, each in self._names if each == kind]
         if depth <= 0 or self._draw(st.integers(0, 5)) == 0:
             return str(self._one(names or _SIMPLEST[kind]))
+        makers: list[Callable[[str, int], str]]
         makers = [self._call, self._call, self._conditional, self._bound, self._picked]
-        special = {"string": [self._sum], "list": [self._list, self._macro, self._macro, self._sum]}
-        special |= {"bool": [self._asked, self._compared], "int": [self._computed], "map": [self._map]}
+        special: dict[str, list[Callable[[str, int], str]]] = {
+            "string": [self._sum],
+            "list": [self._list, self._macro, self._macro, self._sum],
+            "bool": [self._asked, self._compared],
+            "int": [self._computed],
+            "map": [self._map],
+        }
         return str(self._one(makers + 2 * special.get(kind, []))(kind, depth - 1))
 
     def _call(self, kind: str, depth: int) -> str:

@@ -38,8 +38,9 @@ def stdout_console(*, wrap: bool = False) -> Console:
         wrap: lines are wrapped in a pipe too, to 80 columns or to COLUMNS.
     """
     plain = bool(os.environ.get("NO_COLOR"))
-    colours = None if plain else "auto"
-    console = _PrintableConsole(file=unguarded(sys.stdout), highlight=False, no_color=plain, color_system=colours)
+    console = _PrintableConsole(
+        file=unguarded(sys.stdout), highlight=False, no_color=plain, color_system=None if plain else "auto"
+    )
     console.soft_wrap = not (console.is_terminal or wrap)
     return console
 
