@@ -14,7 +14,7 @@ from thalweg.questions.provisioning_request import CLASS, MAX_POD_SETS, request_
 
 from flowcore.model.errors import ModelError
 from flowcore.model.selectors import is_dns_subdomain
-from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
+from flowcore.questions.scenario.alternatives.new_nodes.gang import GangNodes
 from flowcore.questions.scenario.reading.saved import state_of
 
 _SHARE = {"name": "share", "nfs": {"server": "nfs.example.invalid", "path": "/"}}

@@ -229,25 +229,38 @@ def test_headroom_of_a_class(tmp_path: Path) -> None:
 
 
 def test_headroom_in_words(tmp_path: Path) -> None:
-    """The number, why there is no room for one more, and the nodes that would help: large fits beside nobody."""
-    done = run("headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="2")), "--cpu", "2")
+    """With pods to count: the number, and why there is no room for one more. Large fits beside nobody."""
+    files = ("-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="2")))
+    done = run("headroom", *files, "--cpu", "2")
     assert done.exit_code == 0
     assert "room for 1 more pod on 1 node; each requests 2 cpu" in done.stdout
     assert "no room for one more: " in done.stdout
-    assert "1 waiting pod without a node in the plan; new nodes may help 1 of them" in done.stdout
+    assert len(done.stdout.splitlines()) == 2
+    assert run("headroom", *files, "--like", "cart").stdout.startswith("room for 0 more pods")
+    done = run("headroom", *files, "--gpu", "1", "--scale-ups", "1", "--unneeded", "1")
+    assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
+    assert "1 waiting pod without a node in the plan" in done.stdout
+    assert "worth nothing" in done.stdout
+
+
+def test_headroom_of_nodes_in_words(tmp_path: Path) -> None:
+    """Without pods to count: the nodes that would help, and those that can be drained."""
+    files = ("-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="2")))
+    done = run("headroom", *files)
+    assert done.stdout.startswith("1 waiting pod without a node in the plan; new nodes may help 1 of them\n")
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("1  ")]
     assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/large")
-    assert "worth most: a node like a, which places 1 pod on average, and 1 pod by the bound" in done.stdout
-    done = run(
-        "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"
+    assert "worth most: a node like a, which places 1 pod on average\n" in done.stdout
+    assert "; no new nodes were tried\n" in run("headroom", *files, "--scale-ups", "0").stdout
+    told = run(
+        "headroom", "-f", dump(tmp_path, manifest_node("a", "z"), manifest_pod("r", "b"), manifest_node("b", "z"))
     )
-    assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
-    assert "; no new nodes were tried\n" in done.stdout
-    told = run("headroom", "-f", dump(tmp_path, manifest_node("a", "z"))).stdout
-    assert "no pod waits, so no new node helps" in told
-    assert "1 node is worth nothing now: a\n" in told
-    told = run("headroom", "-f", dump(tmp_path, manifest_node("a", "z")), "--unneeded", "0").stdout
-    assert "worth nothing" not in told
+    assert "no pod waits, so no new node helps" in told.stdout
+    assert (
+        "1 node is worth nothing now: a\ndrain it: in a plan without it every pod that has a node keeps one"
+        in told.stdout
+    )
+    assert "worth nothing" not in run("headroom", *files, "--unneeded", "0").stdout
 
 
 @pytest.mark.parametrize(
@@ -258,6 +271,8 @@ def test_headroom_in_words(tmp_path: Path) -> None:
         (["--request", "gpu"], "RESOURCE=AMOUNT"),
         (["--like", "cart", "--cpu", "1"], "either --like or amounts"),
         (["--limit", "0"], "limit: 0"),
+        (["--gpu", "1.5"], 'requests.nvidia.com/gpu: "1.5" is no whole number: devices are not divided'),
+        (["--request", "example.com/fpga=500m"], 'requests.example.com/fpga: "500m" is no whole number'),
     ],
 )
 def test_headroom_that_cannot_be_told(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from support.small_fixes import NOW, draw_scenario
 from flowcore.api.pod_limits import MAX_TOLERATIONS
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.fixes import find_fixes
-from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, nodes_held
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference, nodes_held
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
@@ -288,14 +288,15 @@ def test_as_many_nodes_as_spare_others_are_offered_too() -> None:
 
 
 def test_a_number_that_no_plan_has_proven_is_at_most() -> None:
-    """A search that must end before it knows the least number says so."""
-    scenario = scenario_of([node("gpu-0", "96", gpus=8, taints=[GPU_TAINT]), *gang("train", 14, 8)])
+    """A search that must end before it knows the least number says so: others take the first 8 nodes."""
+    pods = [one(f"n-{at:02}", "4", kind="Job", owner="n") for at in range(18)]
+    scenario = scenario_of([node("a"), *pods])
     plan = plan_scenario(scenario, NOW)
-    found = find_fixes(scenario, plan, ["default/train-0"], CONTEXT, budget_plans=3)
-    (added,) = (fix for fix in found if isinstance(fix.change[0], AddNodes))
+    middle = plan.result.unplaced[8].pod.key
+    (added,) = find_fixes(scenario, plan, [middle], CONTEXT, budget_plans=2)
     assert added.text.startswith("Add at most ")
     with applied(scenario, added.change, CONTEXT):
-        assert len(plan_scenario(scenario, NOW).result.placements) == 14
+        assert middle in {each.pod.key for each in plan_scenario(scenario, NOW).result.placements}
 
 
 # -- who loses, and what comes first -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from flowcore.api.read_fields import read_fields
 from flowcore.questions.diagnosis.why import WhyAnswer, WhyQuery, answer_why
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
-from flowcore.questions.scenario.alternatives.unused_devices import device_counts
+from flowcore.questions.scenario.alternatives.new_nodes.unused_devices import device_counts
 from flowcore.questions.scenario.alternatives.what_if import ResourceUse, WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain, PutObjects

@@ -23,8 +23,8 @@ from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requiremen
 from flowcore.questions.diagnosis.answers import Fix
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
-from flowcore.questions.diagnosis.fixes.replanning import Replanning
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.changes import (

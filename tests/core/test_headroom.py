@@ -17,8 +17,9 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+from flowcore.questions.scenario.alternatives.planned_with import planned_with
 from flowcore.questions.scenario.alternatives.unneeded_nodes import most_together
-from flowcore.questions.scenario.alternatives.what_if import outcome
+from flowcore.questions.scenario.alternatives.what_if import outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObjects, RemoveNode
 from flowcore.questions.scenario.reading.edits import Edits
@@ -345,9 +346,9 @@ def test_without_nodes_that_are_worth_nothing_every_pod_has_a_node_as_before(cas
     found = headroom(scenario, unneeded=most, scale_ups=0).unneeded
     assert found is not None
     assert len(found.nodes) <= most
-    before = outcome(scenario, CONTEXT)
-    with applied(scenario, [RemoveNode(name) for name in found.nodes], CONTEXT):
-        after = outcome(scenario, CONTEXT, before)
+    before = outcome_of(scenario, plan_scenario(scenario, NOW))
+    with planned_with(scenario, [RemoveNode(name) for name in found.nodes], CONTEXT) as (plan, _):
+        after = outcome_of(scenario, plan, before)
     assert not [key for key in before.keys if before.node_of(key) and after.node_of(key) == ""]
     for key, moved in found.moves.items():
         assert after.node_of(key) == moved.to_node not in found.nodes

@@ -16,8 +16,8 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
-from flowcore.questions.diagnosis.fixes.replanning import Replanning
 from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,

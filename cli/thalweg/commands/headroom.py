@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from thalweg.sources.source import SourceOptions
 
 
+#: Kinds of new nodes, and nodes that are worth nothing, where no pods are to be counted.
+_SCALE_UPS, _UNNEEDED = 3, 10
+
+
 @click.command()
 @options.source()
 @click.option("--like", metavar="[NAMESPACE/]POD", default="", help="Count pods like this one, waiting or running.")
@@ -23,10 +27,12 @@ if TYPE_CHECKING:
 @click.option("--tolerate", multiple=True, metavar="KEY",
               help="... and that tolerate taints with this key. May be given several times.")  # fmt: skip
 @click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
-@click.option("--scale-ups", type=click.IntRange(min=0), default=3, show_default=True,
-              help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
-@click.option("--unneeded", type=click.IntRange(0, 1000), default=10, show_default=True,
-              help="Name at most so many nodes without which everything still fits. 0: look for none.")  # fmt: skip
+@click.option("--scale-ups", type=click.IntRange(min=0),
+              help="Plan at most so many kinds of new nodes for the pods that wait. "
+                   "Default: 3; with pods to count: 0.")  # fmt: skip
+@click.option("--unneeded", type=click.IntRange(0, 1000),
+              help="Name at most so many nodes without which everything still fits. "
+                   "Default: 10; with pods to count: 0.")  # fmt: skip
 @click.option("--gang", metavar="[NAMESPACE/]NAME", default="", help="The gang that --write is for.")
 @click.option("--write", type=click.Choice(["ProvisioningRequest"]),
               help="Print the object that asks cluster-autoscaler for nodes for a gang, all or none, with its "
@@ -42,8 +48,8 @@ def headroom(
     requests: tuple[str, ...],
     tolerate: tuple[str, ...],
     limit: int,
-    scale_ups: int,
-    unneeded: int,
+    scale_ups: int | None,
+    unneeded: int | None,
     gang: str,
     write: str | None,
     output: str,
@@ -56,13 +62,15 @@ def headroom(
     pods to count are like an existing pod, with all its rules, or pods without rules that request the given amounts.
     These tolerate taints that are named as an extended resource that they request, such as nvidia.com/gpu: the
     admission plug-in ExtendedResourceToleration of the API server lets real ones. The number is exact: so many are
-    placed, and of one more not all. Without --like and without requests nothing is counted.
+    placed, and of one more not all. This is the whole answer, unless --scale-ups or --unneeded ask for more.
 
-    New nodes are like existing ones, with the pods that each such node has. Each line was planned: so many nodes place
-    so many of the pods that wait now. BY BOUND is by how many pods the least that every plan leaves falls with them.
+    Without --like and without requests nothing is counted, and the answer is about nodes.
 
-    Nodes that are worth nothing now are named together, with a plan of the cluster without all of them: each pod that
-    has a node has one there. Others may be worth nothing, too.
+    New nodes are like existing ones, with the pods that each such node has. Each line is a plan, the same as that of
+    what-if --add-nodes: so many nodes place so many of the pods that wait now, and one node less places fewer.
+
+    Nodes that are worth nothing now can be drained. They are named together, with a plan of the cluster without all of
+    them: each pod that has a node has one there. Others may be worth nothing, too.
 
     --write ProvisioningRequest prints objects that `kubectl apply -f -` takes. A plan with new nodes was made first: it
     places all pods of the gang. Where none does, the line of error says why.
@@ -101,5 +109,13 @@ def headroom(
             raise click.UsageError("--write prints one request: leave out --like, amounts and --watch")
         run_provisioning_request(source, gang, output)
         return
-    asked = HeadroomQuery(like, given, limit=limit, scale_ups=scale_ups, tolerate=[*tolerate], unneeded=unneeded)
+    counts = bool(like or given)
+    asked = HeadroomQuery(
+        like,
+        given,
+        limit=limit,
+        scale_ups=(0 if counts else _SCALE_UPS) if scale_ups is None else scale_ups,
+        tolerate=[*tolerate],
+        unneeded=(0 if counts else _UNNEEDED) if unneeded is None else unneeded,
+    )
     run_headroom(source, asked, output, watch=watch)

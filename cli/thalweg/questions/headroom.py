@@ -51,8 +51,10 @@ def show(answer: HeadroomAnswer) -> None:
         console.print(f"{room}; each requests {asks}{claims}{taints}", markup=False)
         if answer.reason:
             console.print(f"no room for one more: {answer.reason}", markup=False)
-        console.print()
-    _show_new_nodes(console, answer)
+    if answer.fits is None or answer.tried:
+        if answer.fits is not None:
+            console.print()
+        _show_new_nodes(console, answer)
     if answer.unneeded is not None:
         console.print()
         _show_unneeded(console, answer.unneeded)
@@ -66,19 +68,18 @@ def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
     if not answer.tried:
         console.print(f"{left}; no new nodes were tried")
         return
-    console.print(f"{left}; new nodes may help {answer.more_nodes_help} of them")
+    console.print(f"{left}; new nodes may help {answer.more_nodes_help:,} of them")
     if answer.scale_ups:
         rows = [
             (
-                str(scale_up.count),
+                f"{'at most ' if scale_up.at_most else ''}{scale_up.count}",
                 scale_up.like,
                 _worth(scale_up.pods, scale_up.amount, answer.resource),
-                _worth(scale_up.pods_by_bound, scale_up.amount_by_bound, answer.resource),
                 _some(scale_up.places, scale_up.pods),
             )
             for scale_up in answer.scale_ups
         ]
-        print_table(console, ("NEW NODES", "LIKE", "PLACE", "BY BOUND", "PODS"), rows)
+        print_table(console, ("NEW NODES", "LIKE", "PLACE", "PODS"), rows)
         console.print(_worth_most(answer), markup=False)
     else:
         console.print("no node like those that are there would take one of them")
@@ -88,8 +89,7 @@ def _worth_most(answer: HeadroomAnswer) -> str:
     """Which of the new nodes places most, node by node."""
     best = max(answer.scale_ups, key=lambda shape: (shape.pods / shape.count, shape.amount / shape.count, -shape.count))
     placed = _worth(best.pods / best.count, best.amount / best.count, answer.resource)
-    bound = _worth(best.pods_by_bound / best.count, best.amount_by_bound / best.count, answer.resource)
-    return f"worth most: a node like {best.like}, which places {placed} on average, and {bound} by the bound"
+    return f"worth most: a node like {best.like}, which places {placed} on average"
 
 
 def _worth(pods: float, amount: float, resource: str) -> str:
@@ -105,7 +105,9 @@ def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
     console.print(f"{which}: {', '.join(unneeded.nodes)}", markup=False)
     moved = counted(unneeded.pods, "pod") if unneeded.pods else "none"
     without = "it" if len(unneeded.nodes) == 1 else "them"
-    console.print(f"in a plan without {without} every pod that has a node keeps one; {moved} would move")
+    console.print(
+        f"drain {without}: in a plan without {without} every pod that has a node keeps one; {moved} would move"
+    )
     rows = [(pod, moved.from_node, moved.to_node) for pod, moved in list(unneeded.moves.items())[:_MAX_MOVES]]
     if rows:
         print_table(console, ("POD", "FROM", "TO"), rows)

@@ -17,8 +17,8 @@ import click
 from flowcore.model.amount_text import counted
 from flowcore.model.errors import ModelError
 from flowcore.model.selectors import is_dns_subdomain
-from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
+from flowcore.questions.scenario.alternatives.new_nodes.gang import GangNodes
 from thalweg.questions.headroom import QUESTION
 from thalweg.sources.asking import opened, run
 from thalweg.sources.source import SourceOptions

@@ -184,6 +184,13 @@ class Storage:
         changed.mounted, changed.mount_memo = {**self.mounted, **mounted}, {}
         return changed
 
+    def with_nodes(self, csi_nodes: Mapping[str, CsiNode]) -> Storage:
+        """The storage with the drivers of more nodes, by name; nothing is remembered of it."""
+        changed = copy(self)
+        changed.csi_nodes = {**self.csi_nodes, **csi_nodes}
+        changed.memo, changed.mount_memo, changed.free_memo, changed.by_table = {}, {}, {}, {}
+        return changed
+
     def _index(self, volume: PersistentVolume) -> None:
         self._serving.setdefault(_served_by(volume), set()).add(volume.name)
         self._in_order.pop(_served_by(volume), None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.model.pods import Pod
-from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference
 from flowcore.questions.scenario.hypothetical.changes import Change, EvictPods, SetPriority
 
 #: Users may give pods no higher priority (HighestUserDefinablePriority of apis/scheduling).

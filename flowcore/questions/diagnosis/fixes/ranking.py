@@ -9,8 +9,8 @@ import msgspec
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,

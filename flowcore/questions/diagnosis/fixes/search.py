@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from flowcore.model.pods import Pod
@@ -19,14 +20,16 @@ from flowcore.questions.diagnosis.fixes.displacement import (
     priority_levels,
 )
 from flowcore.questions.diagnosis.fixes.proposals.filter_proposals import Proposal, Relaxed
-from flowcore.questions.diagnosis.fixes.proposals.more_nodes import MAX_NODES, node_additions
+from flowcore.questions.diagnosis.fixes.proposals.more_nodes import node_offers
 from flowcore.questions.diagnosis.fixes.proposals.moves import moves
 from flowcore.questions.diagnosis.fixes.proposals.queue_limits import queue_limits
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank, size
-from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, Replanning
 from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import NodesNeeded, nodes_needed
+from flowcore.questions.scenario.alternatives.new_nodes.offers import MAX_NODES, Offer
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference, Replanning
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
@@ -44,10 +47,10 @@ from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLA
 DEFAULT_LIMIT = 5
 #: How many plans are made: they read about this number of pods together, within these bounds.
 _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
-#: Plans more for the least number of new nodes: enough for any number up to MAX_NODES; they read as many pods.
+#: Plans more for the least number of new nodes.
 _MOST_NODE_PLANS = 8
 #: Most plans of one sort of changes, so that the others have their turn.
-_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 4
 #: How many of one sort are enough.
 _ENOUGH = 3
 #: Most plans for a lowest priority.
@@ -155,54 +158,30 @@ class _Search:
             yield (change,)
 
     def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
-        """The fewest new nodes that suffice, of the first shape that helps; and the fewest for all pods."""
-        for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
-            # Others that wait may take the first new nodes.
-            others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)
-            for more in dict.fromkeys((0, others)):
-                enough = AddNodes(change.count + more, change.like)
-                outcome = self._outcome((*before, enough))
-                if outcome is not None and self._left(outcome) < len(self._keys):
-                    self._offer_fewest(before, enough, self._left(outcome))
-                    return
-
-    def _offer_fewest(self, before: Proposal, enough: AddNodes, left: int) -> None:
-        """Offers as few of these nodes as leave no more pods waiting, and as few as spare others too."""
-        fewest, proven = self._fewest(before, enough, 1, lambda outcome: self._left(outcome) <= left)
-        self._offer((*before, fewest), at_most=not proven)
-        outcome = self._outcome((*before, fewest))
-        if outcome is None or not outcome.loses:
+        """The fewest new nodes of the first shape that helps; and the fewest by which nobody else loses a place."""
+        if not self._context.nodes or self._replanning.left <= 0:
             return
-
-        def spares(outcome: PlanDifference) -> bool:
-            return self._left(outcome) <= left and not outcome.loses
-
-        for count in dict.fromkeys(min(MAX_NODES, times * fewest.count) for times in (2, 4)):
-            more = AddNodes(count, enough.like)
-            outcome = self._outcome((*before, more))
-            if outcome is not None and spares(outcome):
-                least, proven = self._fewest(before, more, fewest.count + 1, spares)
-                self._offer((*before, least), at_most=not proven)
-                return
-
-    def _fewest(
-        self, before: Proposal, enough: AddNodes, least: int, suffice: Callable[[PlanDifference], bool]
-    ) -> tuple[AddNodes, bool]:
-        """As few of these nodes as suffice, at least ``least``; and whether one less was planned and does not do."""
-        count = enough.count
+        kept = self._replanning.left
         self._replanning.left += self._node_plans
-        kept = self._replanning.left - self._node_plans
-        while least < count and self._replanning.left > kept:
-            middle = (least + count) // 2
-            outcome = self._outcome((*before, AddNodes(middle, enough.like)))
-            if outcome is None:
-                break
-            if suffice(outcome):
-                count = middle
-            else:
-                least = middle + 1
+        for offer in islice(node_offers(wanted, self._scenario, self._plan), _MAX_SHAPES):
+            fewest = self._fewest(offer, before, self._placed)
+            if fewest is None:
+                continue
+            self._offer((*before, fewest.added), at_most=not fewest.proven)
+            if fewest.outcome.loses:
+                more = replace(offer, count=min(MAX_NODES, 2 * fewest.added.count))
+                sparing = self._fewest(more, before, lambda outcome: 0 if outcome.loses else self._placed(outcome))
+                if sparing is not None:
+                    self._offer((*before, sparing.added), at_most=not sparing.proven)
+            break
         self._replanning.left = min(self._replanning.left, kept)
-        return AddNodes(count, enough.like), least >= count
+
+    def _fewest(self, offer: Offer, before: Proposal, worth: Callable[[PlanDifference], int]) -> NodesNeeded | None:
+        return nodes_needed(self._replanning, offer, worth, every=len(self._keys), before=before)
+
+    def _placed(self, outcome: PlanDifference) -> int:
+        """How many of the pods get a node."""
+        return len(self._keys) - self._left(outcome)
 
     def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of the pods that would leave for it."""

@@ -11,8 +11,8 @@ from flowcore.model.amount_text import exact_amount, same_units
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.proposals.compared_values import replaced_value
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
-from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.diagnosis.lists import listed, listed_pods
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
@@ -63,7 +63,11 @@ def sentence(
     parts = []
     if left:
         parts.append(f"places {len(wanted) - left} of {len(wanted)}")
-    if others := others_that_come(wanted, outcome):
+    if any(isinstance(change, AddNodes) for change in changes):
+        if others := [key for key in outcome.places if key not in pods]:
+            verb = "gets" if len(others) == 1 else "get"
+            parts.append(f"{_by_workload(others, outcome, context)} {verb} a node too")
+    elif others := others_that_come(wanted, outcome):
         count = "1 other pod comes" if len(others) == 1 else f"{len(others)} other pods come"
         parts.append(f"{count} to the same nodes")
     if outcome.loses:

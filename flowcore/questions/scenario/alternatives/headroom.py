@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -19,16 +19,17 @@ from flowcore.model.resources import Amounts, is_counted, is_extended, read_list
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
-from flowcore.questions.scenario.alternatives.gang_nodes import GangNodes, left_of_gang, nodes_for_gang
-from flowcore.questions.scenario.alternatives.node_shapes import offers
+from flowcore.questions.scenario.alternatives.new_nodes.gang import GangNodes, left_of_gang, nodes_for_gang
+from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import NodesNeeded, nodes_needed
+from flowcore.questions.scenario.alternatives.new_nodes.offers import Offer, offers
+from flowcore.questions.scenario.alternatives.new_nodes.shapes import waiting_kinds
+from flowcore.questions.scenario.alternatives.replanning import PlanDifference, Replanning
 from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes, unneeded_nodes
-from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
+from flowcore.questions.scenario.alternatives.what_if import outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.device_use import asked_for
-from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
-from flowcore.questions.scenario.hypothetical.changes import AddNodes
-from flowcore.questions.scenario.plan import plan_scenario, with_learnt_costs
+from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario, with_learnt_costs
 from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.reading.missing_objects import unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -41,6 +42,10 @@ MAX_LIMIT = 100_000
 #: Most nodes that are worth nothing and are named.
 MAX_UNNEEDED = 1_000
 _NONE_LEFT = LeftAtLeast(0, 0)
+#: How many plans with new nodes are made: they read about this number of pods together, within these bounds.
+_PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 4, 40
+#: A whole one of a resource, in billionths.
+_ONE = 1_000_000_000
 #: Name of the copy that is planned.
 _COPY = "headroom"
 
@@ -77,12 +82,13 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         like: the node that they are like.
-        count: how many nodes.
+        count: how many nodes: the fewest with which a plan places so many pods, more of them do not place more.
         pods: how many waiting pods are placed with them, of which ``places`` names those that the asker may see.
         cost: of the plan with them.
         amount: how much of the answer's ``resource`` the placed pods ask for.
         pods_by_bound, amount_by_bound: by how much the bound on what every plan leaves falls with them: their price
             there. Where the plan without them leaves as few as its bound, no plan with them places more.
+        at_most: fewer nodes may do as well: there was no time to plan with fewer.
     """
 
     like: str
@@ -93,6 +99,7 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
     amount: int = 0
     pods_by_bound: int = 0
     amount_by_bound: int = 0
+    at_most: bool = False
 
 
 class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -161,14 +168,16 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
             count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
-    nodes, devices = scenario.cluster.nodes.values(), plan.result.after.devices
-    ranked = offers(helped, nodes, permanent, devices, context.now)[: max(0, query.scale_ups)]
     gang = None
     if query.gang:
         left = left_of_gang(scenario, query.gang, plan, context)
-        gang = nodes_for_gang(scenario, left, offers(left, nodes, permanent, devices, context.now), context)
+        offered = offers(waiting_kinds(left, plan), plan.result.after, permanent)
+        gang = nodes_for_gang(scenario, plan, left, offered, context)
     redacted, least = Redaction(scenario, context), plan.result.left_at_least or _NONE_LEFT
-    planned = [_planned(scenario, AddNodes(each.count, each.like), before, least, context) for each in ranked]
+    planned = list[ScaleUp]()
+    if query.scale_ups > 0:
+        ranked = offers(waiting_kinds(helped, plan), plan.result.after, permanent)
+        planned = _scale_ups(scenario, plan, ranked, query.scale_ups, context)
     unneeded = unneeded_nodes(scenario, plan, before, query.unneeded, context) if query.unneeded else None
     leave = unneeded is not None and unneeded.pods > 0
     return HeadroomAnswer(
@@ -180,9 +189,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         waiting=before.summary.waiting,
         more_nodes_help=len(helped),
         cost=before.summary.cost,
-        scale_ups=sorted(
-            (shape for shape in planned if shape.pods), key=lambda shape: (-shape.pods, shape.cost, shape.count)
-        ),
+        scale_ups=sorted(planned, key=lambda shape: (-shape.pods, shape.cost, shape.count)),
         notes=[*map(redacted, before.warnings), *(unread_budgets(scenario) if leave else ())],
         now=moment_text(context.now),
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
@@ -195,35 +202,52 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     )
 
 
-def _planned(
-    scenario: Scenario, change: AddNodes, before: PodsAfterPlan, least: LeftAtLeast, context: AnswerContext
-) -> ScaleUp:
-    """Plans new nodes; those that stay empty are left away, and the rest is planned again.
+def _scale_ups(
+    scenario: Scenario, plan: ScenarioPlan, ranked: Sequence[Offer], most: int, context: AnswerContext
+) -> list[ScaleUp]:
+    """The fewest new nodes of each shape that a plan shows to help.
 
     Args:
-        least: what every plan leaves without them.
+        ranked: the shapes to try, the best first.
+        most: how many shapes that help are enough.
     """
-    known = set(scenario.cluster.nodes)
-    with applied(scenario, [change], context):
-        plan = plan_scenario(scenario, context.now, context.models)
-        after = outcome_of(scenario, plan)
-    used = {node for node in after.waiting.values() if node and node not in known}
-    if 0 < len(used) < change.count:
-        return _planned(scenario, AddNodes(len(used), change.like), before, least, context)
-    placed = [key for key, node in after.waiting.items() if node and before.node_of(key) == ""]
-    with_them = plan.result.left_at_least or _NONE_LEFT
+    budget = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // max(1, len(scenario.cluster.pods))))
+    replanning = Replanning(scenario, plan, context, budget)
+    scale_ups = list[ScaleUp]()
+    for offer in ranked:
+        if len(scale_ups) == most or replanning.left <= 0:
+            break
+        fewest = nodes_needed(replanning, offer, _more_placed, every=len(plan.result.unplaced))
+        if fewest is not None:
+            scale_ups.append(_scale_up(scenario, fewest, plan.result.left_at_least or _NONE_LEFT, context))
+    return scale_ups
+
+
+def _more_placed(outcome: PlanDifference) -> int:
+    """How many more pods have a node."""
+    return len(outcome.places) - len(outcome.loses)
+
+
+def _scale_up(scenario: Scenario, fewest: NodesNeeded, least: LeftAtLeast, context: AnswerContext) -> ScaleUp:
+    """What was planned, in numbers.
+
+    Args:
+        least: what every plan leaves without the nodes.
+    """
+    pods, placed, after = scenario.cluster.pods, fewest.outcome.places, fewest.outcome.plan.result
+    with_them = after.left_at_least or _NONE_LEFT
     # Of what is left with them another resource may be asked for most.
     known_amount = with_them.resource in ("", least.resource)
-    pods = scenario.cluster.pods
     return ScaleUp(
-        change.like,
-        change.count,
+        fewest.added.like,
+        fewest.added.count,
         len(placed),
         context.visible(placed),
-        after.summary.cost,
+        after.cost,
         amount=sum(dict(pods[key].pod_class.requests).get(least.resource, 0) for key in placed),
         pods_by_bound=max(0, least.pods - with_them.pods),
         amount_by_bound=max(0, least.amount - with_them.amount) if known_amount else 0,
+        at_most=not fewest.proven,
     )
 
 
@@ -296,7 +320,11 @@ def _amounts(requests: dict[str, str]) -> Amounts:
     for name in requests:
         if not is_counted(name):
             raise ModelError(f"requests.{name}", "nodes are not scheduled by this resource; give its full name")
-    return to_amounts(read_list(requests, "requests"))
+    read = read_list(requests, "requests")
+    for name, amount in read.items():
+        if is_extended(name) and amount % _ONE:
+            raise ModelError(f"requests.{name}", f'"{requests[name]}" is no whole number: devices are not divided')
+    return to_amounts(read)
 
 
 def _template(scenario: Scenario, copy: Pod, context: AnswerContext) -> tuple[PendingPod | None, str]:

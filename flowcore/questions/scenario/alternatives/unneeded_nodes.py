@@ -10,18 +10,24 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
+from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.running import budgets_left
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.questions.scenario.alternatives.what_if import Moved, PodsAfterPlan, outcome
+from flowcore.questions.scenario.alternatives.planned_with import planned_with
+from flowcore.questions.scenario.alternatives.what_if import Moved, PodsAfterPlan, outcome_of
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.changes import RemoveNode
 from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 from flowcore.rules.filters import run_filters
 
 T = TypeVar("T")
+
+#: Taints of nodes that run the control plane, today's and the one before.
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 #: Plans that are made at most.
 _MOST_PLANS = 8
@@ -51,9 +57,9 @@ def unneeded_nodes(
     """Looks for such nodes, by plans; the scenario is the same as before when this returns.
 
     A node is left alone if a pod there may not move (``Pod.immovable_reason``), belongs to a gang or has volumes, and
-    if PodDisruptionBudgets let too few of the pods go. So is one that has room for a pod that waits, such as a pod of a
-    gang that lacks room for another: with more nodes it is worth something. A cordoned node offers nothing, and is not
-    named.
+    if PodDisruptionBudgets let too few of the pods go. So is one that would have room for a pod that waits once its
+    pods are gone: that pod may get it. A cordoned node offers nothing, and one of the control plane is not for pods:
+    neither is named.
 
     Args:
         plan, before: of the scenario as it is.
@@ -119,25 +125,38 @@ class _Search:
     def candidates(self) -> list[str]:
         """Nodes that all pods may leave, those first that the fewest leave or are planned for."""
         planned = Counter(node for node in self._before.waiting.values() if node)
-        after, wanted = self._plan.result.after, set[str]()
-        for pod_class in {each.pod.pod_class for each in self._plan.result.unplaced}:
-            fits = run_filters(pod_class, after).fits
-            wanted |= {node.name for node, fitting in zip(after.table.nodes, fits.tolist(), strict=True) if fitting}
+        wanted = self._wanted()
         loads = {
             node.name: len(self._leaving[node.name]) + planned[node.name]
             for node in self._scenario.cluster.nodes.values()
-            if not (node.unschedulable or node.problem or node.name in wanted)
+            if not (node.unschedulable or node.problem or node.name in wanted or _is_of_control_plane(node))
             and all(map(_may_move, self._leaving[node.name]))
         }
         return sorted(loads, key=lambda name: (loads[name], name))
+
+    def _wanted(self) -> set[str]:
+        """Nodes that take a pod that waits, once all pods are gone that may leave."""
+        after = self._plan.result.after
+        staying = [
+            (pod.node_name, pod.usage, pod.pod_class.host_ports)
+            for pod in self._scenario.running()
+            if pod.permanent or pod.static
+        ]
+        emptied = build_snapshot(generation=0, now=after.now, table=after.table, running=staying, pending=())
+        fits = np.zeros(len(after.table.nodes), dtype=np.bool_)
+        for pod_class in {each.pod.pod_class for each in self._plan.result.unplaced}:
+            # Devices and volumes are judged as they are used now.
+            asks_more = pod_class.devices is not None or pod_class.volumes
+            fits |= run_filters(pod_class, after if asks_more else emptied).fits
+        return {after.table.nodes[i].name for i in np.nonzero(fits)[0].tolist()}
 
     def without(self, nodes: Sequence[str]) -> PodsAfterPlan | None:
         """The plan without these nodes; None: a pod has none in it that has one with them, or budgets keep pods."""
         if not self._may_leave(nodes):
             return None
         self.plans += 1
-        with applied(self._scenario, [RemoveNode(name) for name in nodes], self._context):
-            after = outcome(self._scenario, self._context, self._before)
+        with planned_with(self._scenario, [RemoveNode(name) for name in nodes], self._context) as (plan, _):
+            after = outcome_of(self._scenario, plan, self._before)
         lost = any(self._before.node_of(key) and after.node_of(key) == "" for key in self._before.keys)
         return None if lost else after
 
@@ -147,6 +166,10 @@ class _Search:
         allowed = budgets_left(cluster, ())
         gone = Counter(key for name in nodes for pod in self._leaving[name] for key in cluster.budgets.of(pod))
         return all(count <= allowed[key] for key, count in gone.items())
+
+
+def _is_of_control_plane(node: Node) -> bool:
+    return any(taint.key in _CONTROL_PLANE for taint in node.taints)
 
 
 def _may_move(pod: Pod) -> bool:

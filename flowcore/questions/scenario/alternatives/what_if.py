@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.model.errors import ModelError
 from flowcore.model.resources import PODS
 from flowcore.model.workloads import workload_of
+from flowcore.questions.scenario.alternatives.planned_with import planned_with
 from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, workload_changes
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.device_use import device_use, devices_of
-from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.change_words import in_short
 from flowcore.questions.scenario.hypothetical.changes import Change, check_size
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
-from flowcore.questions.scenario.reading.missing_objects import unknown_namespace
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import Scenario
@@ -157,17 +155,10 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
         ModelError: an object to be put cannot be read, or there are too many changes or new nodes.
     """
     check_size(query.changes)
-    before = outcome(scenario, context)
-    with applied(scenario, query.changes, context) as notes:
-        if problem := "" if scenario.complete else unknown_namespace(scenario):
-            raise ModelError("", problem)
-        after, redacted = outcome(scenario, context, before), Redaction(scenario, context)
+    before = outcome_of(scenario, plan_scenario(scenario, context.now, context.models))
+    with planned_with(scenario, query.changes, context) as (plan, notes):
+        after, redacted = outcome_of(scenario, plan, before), Redaction(scenario, context)
     return compare(before, after, context, redacted, notes)
-
-
-def outcome(scenario: Scenario, context: AnswerContext, now: PodsAfterPlan | None = None) -> PodsAfterPlan:
-    """Plans a scenario and reads the plan; see ``outcome_of``."""
-    return outcome_of(scenario, plan_scenario(scenario, context.now, context.models), now)
 
 
 def outcome_of(scenario: Scenario, plan: ScenarioPlan, now: PodsAfterPlan | None = None) -> PodsAfterPlan:

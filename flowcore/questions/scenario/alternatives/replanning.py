@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from flowcore.model.workloads import workload_of
-from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.alternatives.planned_with import planned_with
 from flowcore.questions.scenario.alternatives.workload_changes import workload_changes
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical.apply_changes import applied
 from flowcore.questions.scenario.hypothetical.changes import Change, RemoveTaint, Uncordon
+from flowcore.questions.scenario.plan import ScenarioPlan
+from flowcore.questions.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class PlanDifference:
         loses: keys of pods that have or get a node only without them: of each workload as many as it loses.
         moves: keys of running pods that leave for another node only with them: of each workload as many as more move.
         workloads: workload of each of these pods, by key.
-        comes: keys of pods that come to a node which the changes open.
+        comes: node of each pod that comes to a node which the changes open or add, by key.
         gained: workload -> how many pods fewer of it wait.
         plan: with the changes.
     """
@@ -34,9 +35,18 @@ class PlanDifference:
     loses: tuple[str, ...]
     moves: tuple[str, ...]
     workloads: Mapping[str, str]
-    comes: tuple[str, ...]
+    comes: Mapping[str, str]
     gained: Mapping[str, int]
     plan: ScenarioPlan
+
+    @property
+    def new_nodes_used(self) -> int:
+        """How many of the nodes that the changes open or add get a pod."""
+        return len(set(self.comes.values()))
+
+    def places_all(self, keys: Collection[str]) -> bool:
+        """Whether all of these pods get a node."""
+        return set(keys) <= set(self.places)
 
     def left(self, keys: Collection[str]) -> int:
         """How many of these pods wait on: a workload gains no more nodes than by which fewer of its pods wait."""
@@ -49,10 +59,13 @@ class Replanning:
 
     Attributes:
         left: how many plans it may still make.
+        may_use_nodes: how many new nodes may be of use at most: one for each pod that waits or leaves its node.
     """
 
     def __init__(self, scenario: Scenario, plan: ScenarioPlan, context: AnswerContext, budget_plans: int) -> None:
         self._scenario, self._context, self.left = scenario, context, budget_plans
+        self.may_use_nodes = len(plan.result.unplaced) + len(plan.result.evictions)
+        self._nodes = frozenset(scenario.cluster.nodes)
         self._waiting = list(scenario.cluster.waiting)
         self._running = {pod.key: pod.node_name for pod in scenario.running()}
         self._held = nodes_held(scenario, plan)
@@ -68,8 +81,7 @@ class Replanning:
         if self.left <= 0 or not self._context.patient():
             return None
         self.left -= 1
-        with applied(self._scenario, changes, self._context):
-            plan = plan_scenario(self._scenario, self._context.now, self._context.models)
+        with planned_with(self._scenario, changes, self._context) as (plan, _):
             held = nodes_held(self._scenario, plan)
             nodes = _with_waiting(self._scenario, held)
             workloads = self._workloads | {
@@ -98,7 +110,11 @@ class Replanning:
                 moved, (key for key in stayed if held.get(key, self._running[key]) != self._running[key]), workloads
             ),
             workloads=workloads,
-            comes=tuple(key for key, node in held.items() if node in opened and self._held.get(key) != node),
+            comes={
+                key: node
+                for key, node in held.items()
+                if (node in opened or node not in self._nodes) and self._held.get(key) != node and key in self._all
+            },
             gained={name: change.gained for name, change in compared.items()},
             plan=plan,
         )

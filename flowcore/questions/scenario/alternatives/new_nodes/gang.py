@@ -8,16 +8,15 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.planning.round import Unplaced
-from flowcore.questions.scenario.alternatives.node_shapes import MAX_NODES, Offer
-from flowcore.questions.scenario.alternatives.what_if import outcome
+from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import nodes_needed
+from flowcore.questions.scenario.alternatives.new_nodes.offers import Offer
+from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.hypothetical.apply_changes import applied
-from flowcore.questions.scenario.hypothetical.changes import AddNodes
 from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 
-#: Kinds of new nodes that are planned at most.
-_MOST_SHAPES = 3
+#: Shapes of new nodes, and plans, that are tried at most.
+_MOST_SHAPES, _MOST_PLANS = 8, 40
 
 
 class GangNodes(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,11 +67,16 @@ def left_of_gang(scenario: Scenario, name: str, plan: ScenarioPlan, context: Ans
 
 
 def nodes_for_gang(
-    scenario: Scenario, left: Sequence[Unplaced], offered: Sequence[Offer], context: AnswerContext
+    scenario: Scenario,
+    plan: ScenarioPlan,
+    left: Sequence[Unplaced],
+    offered: Sequence[Offer],
+    context: AnswerContext,
 ) -> GangNodes:
     """New nodes of one shape with which a plan places all pods of a gang; the scenario stays the same.
 
     Args:
+        plan: of the scenario as it is.
         left: see ``left_of_gang``.
         offered: new nodes for these pods alone, the best first.
 
@@ -83,30 +87,11 @@ def nodes_for_gang(
     gang = scenario.cluster.pods[first.key].gang
     shown = first.key if gang is None else gang.key.display_name
     keys = [each.pod.key for each in left]
-    for offer in [each for each in offered if each.pods == len(keys)][:_MOST_SHAPES]:
-        # Pods that come first may take some of the new nodes.
-        for count in dict.fromkeys(min(offer.count * factor, MAX_NODES) for factor in (1, 2, 4)):
-            if not context.patient():
-                raise ModelError(shown, "there is no time for another plan; --direct takes as long as it needs")
-            if _place_all(scenario, AddNodes(count, offer.like), keys, context):
-                return GangNodes(shown, keys, offer.like, _fewest(scenario, AddNodes(count, offer.like), keys, context))
+    replanning = Replanning(scenario, plan, context, _MOST_PLANS)
+    for offer in offered[:_MOST_SHAPES]:
+        needed = nodes_needed(replanning, offer, lambda outcome: int(outcome.places_all(keys)), every=1)
+        if needed is not None:
+            return GangNodes(shown, keys, offer.like, needed.added.count)
+        if not context.patient():
+            raise ModelError(shown, "there is no time for another plan; --direct takes as long as it needs")
     raise ModelError(shown, "no plan with new nodes like those that are there places all its pods")
-
-
-def _fewest(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> int:
-    """How few of the new nodes were found to be enough, by halves: a plan spreads pods over more than they need."""
-    too_few, enough = 0, change.count
-    while too_few + 1 < enough and context.patient():
-        middle = (too_few + enough) // 2
-        if _place_all(scenario, AddNodes(middle, change.like), keys, context):
-            enough = middle
-        else:
-            too_few = middle
-    return enough
-
-
-def _place_all(scenario: Scenario, change: AddNodes, keys: Sequence[str], context: AnswerContext) -> bool:
-    """Whether a plan with new nodes has a node for each of these pods."""
-    with applied(scenario, [change], context):
-        after = outcome(scenario, context)
-    return all(after.node_of(key) for key in keys)

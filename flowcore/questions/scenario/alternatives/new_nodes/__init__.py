@@ -1,0 +1,1 @@
+"""New nodes: of which shape, and how few, would place pods that wait."""
