@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 import yaml
+from json_answers import json_answers
 from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
 from thalweg.main import main
@@ -258,6 +259,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/reservations.md", "transitions", transitions_table),
     ("reference/rights.md", "rights", rights),
     ("reference/view-api.md", "operations", operations),
+    ("reference/json-output.md", "answers", json_answers),
 )
 
 

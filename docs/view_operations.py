@@ -14,6 +14,42 @@ from typing import Any
 import msgspec
 from thalweg_view.operations import OPERATIONS, Operation
 
+#: Fields that docstrings leave out, since their name says it.
+_PLAIN = {
+    "allocatable": "what nodes offer.",
+    "code": "why, in one word.",
+    "cost": "of the plan.",
+    "delivery": "of the policy.",
+    "from": "the node that it leaves.",
+    "generation": "of the state that the answer is of.",
+    "kind": "of eviction.",
+    "lowerBound": "no plan costs less.",
+    "method": "that made the plan.",
+    "name": "its name.",
+    "node": "name of the node.",
+    "number": "of the round.",
+    "placed": "what gets a node.",
+    "plan": "name of the finding.",
+    "planned": "with the plan.",
+    "pod": "`namespace/name`.",
+    "policies": "those in force.",
+    "policy": "name of the policy.",
+    "precedence": "of the policy.",
+    "priority": "of the pod.",
+    "problem": "why it does not count.",
+    "queue": "name of the FlowQueue.",
+    "queues": "all FlowQueues.",
+    "reason": "why, in a sentence.",
+    "seconds": "how long it took.",
+    "step": "what is done.",
+    "steps": "in their order.",
+    "time": "when it began.",
+    "to": "the node that it gets.",
+    "unit": "of the amounts.",
+    "used": "what pods hold.",
+    "waiting": "what gets none.",
+}
+_NO_VALUES = (type(None), msgspec.UnsetType)
 _NAMES = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "object", Any: "any"}
 #: An entry of the part "Attributes" of a docstring: its names, then its text.
 _ENTRY = re.compile(r"^    ((?:\w+)(?:, \w+)*): (.*)$")
@@ -27,12 +63,12 @@ def operations() -> str:
 def _operation(name: str, operation: Operation) -> str:
     path = "/".join((f"/api/v1/{name}", *(each.upper() for each in operation.segments)))
     answer = typing.get_type_hints(inspect.unwrap(operation.answer))["return"]
-    summary = textwrap.fill(_summary(answer) + _rights(operation), 140, break_long_words=False)
+    summary = textwrap.fill(summary_of(answer) + _rights(operation), 140, break_long_words=False)
     parts = [f"### {operation.method} {path}", summary]
     for title, struct in (("Query", operation.query), ("Answer", answer)):
-        rows = [f"| `{path}` | {kind} | {meaning} |" for path, kind, meaning in _rows(struct, "", ())]
-        if rows:
-            parts.append(f"{title}:\n\n| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows))
+        table = [f"| `{path}` | {kind} | {meaning} |" for path, kind, meaning in rows_of(struct, "", ())]
+        if table:
+            parts.append(f"{title}:\n\n| field | type | meaning |\n|---|---|---|\n" + "\n".join(table))
     return "\n\n".join(parts)
 
 
@@ -43,22 +79,23 @@ def _rights(operation: Operation) -> str:
     return f"{text}{more}." if text else ""
 
 
-def _summary(struct: type) -> str:
+def summary_of(struct: type) -> str:
     """The docstring without its entries."""
     return " ".join(inspect.cleandoc(struct.__doc__ or "").partition("\nAttributes:")[0].replace("``", "`").split())
 
 
-def _rows(struct: type[msgspec.Struct], prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+def rows_of(struct: type[msgspec.Struct], prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     """Path, type and meaning of each field; fields of structs in it follow it."""
     texts, hints = _texts(struct), typing.get_type_hints(struct, include_extras=False)
     for field in msgspec.structs.fields(struct):
         path, hint = prefix + field.encode_name, hints[field.name]
         default = _default(field)
-        meaning = " ".join(filter(None, (_sentence(texts.get(field.name, "")), default)))
+        text = texts.get(field.name) or _PLAIN.get(field.encode_name, "")
+        meaning = " ".join(filter(None, (_sentence(text), default)))
         yield path, _type(hint).replace("|", "\\|"), meaning.replace("|", "\\|")
         for inner, mark in _structs(hint):
             if inner not in above:
-                yield from _rows(inner, f"{path}{mark}.", (*above, struct))
+                yield from rows_of(inner, f"{path}{mark}.", (*above, struct))
 
 
 def _sentence(text: str) -> str:
@@ -67,6 +104,8 @@ def _sentence(text: str) -> str:
 
 def _default(field: Any) -> str:
     value = field.default
+    if value is msgspec.UNSET:
+        return "Left out where there is nothing to say."
     if value in (msgspec.NODEFAULT, "", None) or isinstance(value, msgspec.Struct):
         return ""
     return f"Default: {msgspec.json.encode(value).decode()}."
@@ -92,7 +131,7 @@ def _texts(struct: type) -> dict[str, str]:
 def _type(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        kinds = list(dict.fromkeys(_type(each) for each in arguments if each is not type(None)))
+        kinds = list(dict.fromkeys(_type(each) for each in arguments if each not in _NO_VALUES))
         return " or ".join(kinds) + (" or null" if type(None) in arguments else "")
     if origin in (list, tuple):
         return f"list of {_type(arguments[0])}" if arguments else "list"

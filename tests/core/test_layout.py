@@ -140,3 +140,21 @@ def test_the_status_has_every_reason_to_evict() -> None:
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     proposed = status["rescheduling"]["properties"]["proposals"]["items"]["properties"]
     assert set(proposed["kind"]["enum"]) == set(EvictionKind)
+
+
+def _undescribed(schema: dict[str, Any], path: str) -> list[str]:
+    """Fields at every depth without a description, as ``kubectl explain`` shows them."""
+    inner = [(f"{path}.{name}", field) for name, field in schema.get("properties", {}).items()]
+    found = [where for where, field in inner if not str(field.get("description", "")).strip().endswith((".", "]"))]
+    inner += [
+        (f"{path}[]", schema[word]) for word in ("items", "additionalProperties") if isinstance(schema.get(word), dict)
+    ]
+    return [*found, *(each for where, field in inner for each in _undescribed(field, where))]
+
+
+def test_kubectl_explain_describes_every_field() -> None:
+    """A whole sentence for each, at each depth. The API server describes metadata itself, and refuses that we do."""
+    for definition in custom_resource_definitions():
+        (version,) = definition["spec"]["versions"]
+        kind = definition["spec"]["names"]["kind"]
+        assert _undescribed(version["schema"]["openAPIV3Schema"], kind) == [f"{kind}.metadata"]
