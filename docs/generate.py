@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 import yaml
-from json_answers import json_answers
+from json_answers import add_new_keys, json_answers
 from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
 from thalweg.main import main
@@ -277,3 +277,4 @@ if __name__ == "__main__":
     for page, name, make in PARTS:
         path = DOCS / page
         path.write_text(with_part(path.read_text(), name, re.sub(r"[ ]+$", "", make(), flags=re.MULTILINE)))
+    add_new_keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,6 +19,8 @@ from flowcore.questions.diagnosis.answers import WhyAnswer
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer
 from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer
 
+#: The keys that stay, one a line.
+STORED: Final = Path(__file__).parents[1] / "tests" / "docs" / "json_keys.txt"
 #: What a command prints; keys that only an option adds are named as such by their meaning.
 ANSWERS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "plan": PlanHere,
@@ -91,6 +94,17 @@ def keys() -> dict[str, list[str]]:
     """Command -> paths of all keys of its output."""
     found = {command: [path for path, _, _ in rows_of(struct, "", ())] for command, struct in ANSWERS.items()}
     return found | {command: [path for path, _, _ in rows] for command, (_, rows) in OTHERS.items()}
+
+
+def add_new_keys() -> None:
+    """Adds new keys to those that stay. No key is taken out of the file here: that is a change for who reads them."""
+    stored = STORED.read_text().splitlines()
+    STORED.write_text("".join(f"{line}\n" for line in sorted({*stored, *lines()})))
+
+
+def lines() -> list[str]:
+    """A line for each key, as ``STORED`` has them."""
+    return [f"{command}: {path}" for command, paths in keys().items() for path in paths]
 
 
 def json_answers() -> str:
