@@ -48,8 +48,17 @@ _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of a host port that names none
 _GATE: Final = "scheduling.thalweg/plan"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _BUDGET: Final = "PodDisruptionBudget"
-#: Findings that each audit has; StrandedRoom is for resources that pods ask for.
+#: Findings that each audit has; StrandedRoom is for memory and GPUs that pods ask for.
 _KINDS: Final = {"WaitingPods", "WaitingGangs", "PriorityInversions", "EmptyNodes"}
+#: Annotations and labels by which a pod says that it is of a gang. Other pods are gangs of their controllers.
+_GANG_MARKS: Final = {
+    "scheduling.thalweg/gang", "scheduling.thalweg/gang-of-controller", "scheduling.volcano.sh/group-name",
+    "scheduling.k8s.io/group-name", "gang.scheduling.koordinator.sh/name", "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io", "kueue.x-k8s.io/pod-group-name",
+}  # fmt: skip
+#: Ends the sentence of a plan where the dump may lack objects.
+_AS_SHOWN: Final = ", as far as the dump shows"
+_BINARY: Final = {f"{letter}i": 1024**power for letter, power in reversed(_POWERS.items())}
 #: Seconds by which clocks may differ.
 _SKEW: Final = 60
 
@@ -146,6 +155,8 @@ class Pod:
         self.priority = by_class if stated is None else int(stated)
         annotations = self.meta.get("annotations") or {}
         self.evicts = self.spec.get("preemptionPolicy") != "Never"
+        group = (self.spec.get("schedulingGroup") or {}).get("podGroupName")
+        self.names_gang = bool(group or _GANG_MARKS & {*self.labels, *annotations})
         self.is_gated = any(each["name"] != _GATE for each in self.spec.get("schedulingGates") or ())
         self.started = moment(self.status.get("startTime"))
         self.saved = moment(annotations.get("scheduling.thalweg/checkpointed-at"))
@@ -579,6 +590,84 @@ class Bound:
         return self._exceeded_by_none(sum(max(0, self.parts - self._worth(name)) for name in may_be_empty))
 
 
+# --- sentences ---
+
+
+def so_many(number: int, noun: str) -> str:
+    """The number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount of stranded room: bytes with at most two digits after the point."""
+    is_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    for suffix, unit in _BINARY.items() if is_bytes else ():
+        if amount >= unit:
+            return f"{(200 * amount + unit) // (2 * unit) / 100:.2f}".rstrip("0").rstrip(".") + suffix
+    return str(amount)
+
+
+def by_moves(steps: Sequence[Object]) -> str:
+    """Who leaves a node in a plan."""
+    counts = Counter(step["action"] for step in steps)
+    parts = [so_many(counts[action], noun) for action, noun in (("Move", "move"), ("Evict", "eviction"))]
+    told = [part for part in parts if not part.startswith("0 ")]
+    return f", with {' and '.join(told)}" if told else ""
+
+
+def outcome(finding: Object, steps: Sequence[Object], does: str) -> str:
+    """What the plan does to some of what is counted, and what no plan does."""
+    gained, most, now = finding["atLeast"], finding["atMost"], finding["now"]
+    if not most:
+        return f"no plan {does} any of them"
+    plan = (
+        f"a plan {does} {gained:,} of them{by_moves(steps)}" if gained else f"no plan was found that {does} any of them"
+    )
+    if gained < now <= most:
+        return f"{plan}; whether one {does} all is not known"
+    return f"{plan}; no plan {does} more" + ("" if gained == most else f" than {most:,}")
+
+
+def sentence_of(finding: Object, steps: Sequence[Object], not_judged: int, filled: int) -> str:
+    """What a finding says to people.
+
+    Args:
+        not_judged: pods that wait and are not judged.
+        filled: nodes that were empty, and that the plan fills.
+    """
+    kind, now, resource = finding["kind"], finding["now"], finding["resource"]
+    if kind == "StrandedRoom":
+        gained, most = (finding[which] for which in ("atLeast", "atMost"))
+        free = f"free on nodes where no further pod like {finding['like']} fits"
+        here = f"{free}: {amount_text(resource, now)} {resource}"
+        if not most:
+            return f"{here}; no plan makes any of it usable"
+        plan = "no plan was found that makes some of it usable"
+        if gained:
+            plan = f"a plan makes {amount_text(resource, gained)} of it usable{by_moves(steps)}"
+        more = "" if gained == most else f" than {amount_text(resource, most)}"
+        return f"{here}; {plan}; no plan makes more usable{more}"
+    if kind == "PriorityInversions":
+        if not now:
+            return "no pod is left that has a higher priority than pods that run"
+        who = "that has" if now == 1 else "that have"
+        wait = "waits" if now == 1 else "wait"
+        return (
+            f"{so_many(now, 'pod')} {who} a higher priority than pods that run {wait} if everybody stays; "
+            f"if lower ones leave {outcome(finding, steps, 'runs')}"
+        )
+    noun, verb = ("node", "hold") if kind == "EmptyNodes" else ("gang" if kind == "WaitingGangs" else "pod", "wait")
+    who = f"{so_many(now, noun)} {verb}{'s' if now == 1 else ''}{' pods' if noun == 'node' else ''}"
+    if kind == "WaitingPods" and not_judged:
+        who = f"{now:,} of {now + not_judged:,} pods that wait can be judged"
+    told = f"{who}; {outcome(finding, steps, 'empties' if noun == 'node' else 'runs')}"
+    if not now:
+        told = who if not_judged and kind == "WaitingPods" else f"no {noun} {verb}s{' pods' if noun == 'node' else ''}"
+    if filled:
+        told += f"; the plan empties {finding['atLeast'] + filled:,} and fills {so_many(filled, 'empty node')}"
+    return told
+
+
 # --- findings ---
 
 
@@ -587,9 +676,18 @@ class Audit:
 
     def __init__(self, audit: Object, dump: Dump) -> None:
         self.audit, self.dump, self.kept = audit, dump, set[str]()
-        self.unchecked = {"sentences, prices of moves, and who closed rooms"}
+        self.unchecked = {
+            "prices of moves, and who closed rooms",
+            "which pods are a gang, and how many of them it needs",
+            "what is unknown, counts beside the findings, and warnings",
+        }
+        #: Nodes that were empty, and that the plan of the finding fills.
+        self.filled = 0
         not_judged = {each["pod"] for each in audit["notJudged"]}
         self.judged = {key: pod for key, pod in dump.waiting.items() if key not in not_judged}
+        insist(not_judged <= dump.waiting.keys(), "a pod is not judged that does not wait")
+        unused = audit["plans"].keys() - {each["plan"] for each in audit["findings"]}
+        insist(not unused, f"the plan {min(unused, default='')} is of no finding")
         if not_judged:
             self.unchecked.add(f"why pods are not judged ({len(not_judged)}, such as {min(not_judged)})")
         for what, is_so in (("nodes", len(dump.nodes)), ("running", len(dump.running))):
@@ -597,6 +695,27 @@ class Audit:
         names = Counter((each["kind"], each.get("resource", "")) for each in audit["findings"])
         insist(max(names.values(), default=0) < 2, "a finding is told twice")
         insist({kind for kind, _ in names} >= _KINDS, "a finding is missing")
+        stranded = {resource for kind, resource in names if kind == "StrandedRoom"}
+        missing = self._asked(alone=True) - stranded
+        insist(not missing, f"the finding StrandedRoom of {min(missing, default='')} is missing")
+        if untold := self._asked(alone=False) - stranded:
+            self.unchecked.add(f"how much of {', '.join(sorted(untold))} is free and of no use: no finding says it")
+
+    def _asked(self, *, alone: bool) -> set[str]:
+        """Resources of nodes that pods ask for.
+
+        Args:
+            alone: only those of which there is a finding: memory and GPUs, of pods that ask for no devices.
+        """
+        offered = {name for node in self.dump.nodes.values() for name, amount in node.offers.items() if amount}
+        asked = set[str]()
+        for pod in (*self.dump.running.values(), *self.judged.values()):
+            names = {name for name, amount in pod.requests.items() if amount}
+            if not alone:
+                asked |= names - {"pods"}
+            elif not (pod.permanent or pod.spec.get("resourceClaims") or names & self.dump.by_devices):
+                asked |= {name for name in names if name == "memory" or name.endswith("/gpu")}
+        return asked & offered
 
     def check(self, finding: Object) -> str:
         """Checks a finding; a sentence about it."""
@@ -616,7 +735,15 @@ class Audit:
             insist(said == is_so, f"{which} is {said}, and counted again it is {is_so}")
         insist(finding["atMost"] >= most, f"its prices show no bound below {most}, it says {finding['atMost']}")
         insist(gained <= most, f"its plan gains {gained}, more than any plan by its prices")
+        self._check_sentence(finding, steps)
         return f"{len(steps)} steps, {gained} at least, {most} at most"
+
+    def _check_sentence(self, finding: Object, steps: Sequence[Object]) -> None:
+        """Whether the sentence says what the figures do."""
+        filled = self.filled if finding["kind"] == "EmptyNodes" else 0
+        told = sentence_of(finding, steps, len(self.dump.waiting) - len(self.judged), filled)
+        end = _AS_SHOWN if finding["plan"] and self.audit["unknown"] else ""
+        insist(finding["sentence"] == told + end, f'its sentence is not "{told}{end}"')
 
     def _pods(self, finding: Object, steps: Sequence[Object], _: Replay) -> Figures:
         counted = self._that_wait(finding["counted"])
@@ -635,7 +762,11 @@ class Audit:
         insist(len({gang["name"] for gang in gangs}) == len(gangs), "a gang is counted twice")
         for gang in gangs:
             insist(gang["needs"] > 0 and self._that_wait(gang["pods"]), f"the gang {gang['name']} needs no pods")
-            self.unchecked.add("which pods are a gang, and how many of them it needs")
+        counted = {key for gang in gangs for key in gang["pods"]}
+        others = [key for key, pod in self.judged.items() if pod.names_gang and key not in counted]
+        if others:
+            which = f"{so_many(len(others), 'pod')}, such as {min(others)}"
+            self.unchecked.add(f"whether gangs wait that the audit does not count: of {which}")
         runs = sum(len(placed(steps).keys() & set(gang["pods"])) >= gang["needs"] for gang in gangs)
         coming = dict.fromkeys((key for gang in gangs for key in gang["pods"]), 1)
         return len(gangs), runs, Bound(self.dump, finding["bound"], coming).most_gangs(gangs)
@@ -671,6 +802,7 @@ class Audit:
     def _empty(self, finding: Object, _: Sequence[Object], replay: Replay) -> Figures:
         full = {pod.node for pod in self.dump.running.values() if not pod.permanent}
         left = {name for name, pods in replay.on.items() if any(not (p.permanent or p.deleting) for p in pods.values())}
+        self.filled = len(left - full)
         insist(full == set(finding["counted"]), "the nodes that are counted are not those that hold pods")
         never = {pod.node for pod in self.dump.running.values() if pod.stays and not pod.permanent}
         most = Bound(self.dump, finding["bound"], {}).most_empty(self.dump.nodes.keys() - never)
@@ -694,6 +826,12 @@ def placed(steps: Iterable[Object]) -> dict[str, str]:
     return {step["pod"]: step["node"] for step in steps if step["action"] == "Place"}
 
 
+def write(line: str) -> None:
+    """A line for people. What names of others have in them for their terminal is escaped."""
+    shown = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+    sys.stdout.write(f"{''.join(shown)}\n")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Checks an audit; returns the exit code."""
     if len(arguments) < 2:
@@ -704,16 +842,16 @@ def main(arguments: Sequence[str]) -> int:
         checked = Audit(json.loads(Path(arguments[0]).read_text()), Dump(map(Path, arguments[1:])))
         for finding in checked.audit["findings"]:
             name = f"{finding['kind']} {finding.get('resource', '')}".strip()
-            sys.stdout.write(f"{name}: {checked.check(finding)}\n")
+            write(f"{name}: {checked.check(finding)}")
     except Untrue as error:
-        sys.stdout.write(f"NOT TRUE: {name}: {error}\n")
+        write(f"NOT TRUE: {name}: {error}")
         return 1
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         sys.stderr.write(f"cannot read: {type(error).__name__}: {error}\n")
         return 2
     unchecked = checked.unchecked | {kind for kind in ("FlowSchedulingPolicy", "FlowQueue") if checked.dump.of(kind)}
-    sys.stdout.write(f"not checked: {'; '.join(sorted(unchecked))}\n")
-    sys.stdout.write("true, as far as the dump shows\n")
+    write(f"not checked: {'; '.join(sorted(unchecked))}")
+    write("true, as far as the dump shows")
     return 0
 
 

@@ -235,3 +235,92 @@ def test_limits_are_of_one_finding_each() -> None:
                          not_judged=[], warnings=[])  # fmt: skip
     limits = limits_of(("StrandedRoom/memory=1Mi", "StrandedRoom/nvidia.com/gpu=4"))
     assert [*above_limits(answer, limits)] == ["StrandedRoom/memory 1Gi, limit 1Mi"]
+
+
+def _tampered(audit: dict[str, Any]) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(audit))
+    return copied
+
+
+@pytest.fixture
+def stranded(dump: Path) -> dict[str, Any]:
+    """The audit of a gang that waits, of GPUs without cpu beside them, and of a pod that needs them."""
+    nodes = [node(name, "8") for name in ("n0", "n1")]
+    gang = [pod(f"g{at}", "3", metadata={"annotations": {**_GANG, "scheduling.thalweg/gang-min-member": "3"}})
+            for at in range(3)]  # fmt: skip
+    on_nodes = [running("r0", "n0", "5"), running("r1", "n1", "1")]
+    waits = pod("w", "1")
+    for each in nodes:
+        each["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    for each, amount in zip((*on_nodes, waits), ("1", "1", "4"), strict=True):
+        each["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = amount
+    return audit_of(dump, [*nodes, *gang, *on_nodes, waits])
+
+
+def test_a_finding_that_is_left_out_is_missed(dump: Path, stranded: dict[str, Any]) -> None:
+    """Each finding that the dump asks for is there."""
+    assert verified(dump.parent, stranded, dump) == 0
+    for kind in {each["kind"] for each in stranded["findings"]}:
+        tampered = _tampered(stranded)
+        tampered["findings"] = [each for each in tampered["findings"] if each["kind"] != kind]
+        tampered["plans"] = {name: steps for name, steps in tampered["plans"].items() if not name.startswith(kind)}
+        assert verified(dump.parent, tampered, dump) == 1, kind
+
+
+def test_a_sentence_says_what_the_figures_say(dump: Path, stranded: dict[str, Any]) -> None:
+    """A reader reads the sentence, not the figures."""
+    for number, found in enumerate(stranded["findings"]):
+        for sentence in ("all pods have a node", "", found["sentence"].replace("1", "2").replace("no ", "some ")):
+            tampered = _tampered(stranded)
+            tampered["findings"][number]["sentence"] = sentence
+            assert verified(dump.parent, tampered, dump) == int(sentence != found["sentence"]), sentence
+
+
+def test_gangs_that_are_not_counted_are_named(
+    dump: Path, stranded: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which pods are a gang depends on much that the verifier does not read. It says so, and which pods name one."""
+    assert verified(dump.parent, stranded, dump) == 0
+    always = "which pods are a gang, and how many of them it needs"
+    shown = capsys.readouterr().out
+    assert always in shown
+    assert "whether gangs wait" not in shown
+    finding(stranded, "WaitingGangs").update(gangs=[], now=0, atLeast=0, atMost=0, plan="", sentence="no gang waits")
+    stranded["plans"].pop("WaitingGangs", None)
+    assert verified(dump.parent, stranded, dump) == 0
+    shown = capsys.readouterr().out
+    assert always in shown
+    assert "whether gangs wait that the audit does not count: of 3 pods, such as default/g0" in shown
+
+
+def test_pods_that_are_not_judged_are_in_the_sentence(dump: Path, stranded: dict[str, Any]) -> None:
+    """Else an audit could say that nobody waits: of pods that it leaves out."""
+    waiting = finding(stranded, "WaitingPods")["counted"]
+    stranded["notJudged"] = [{"pod": key, "reason": "it is gated"} for key in waiting]
+    for kind, sentence in (
+        ("WaitingPods", "no pod waits"),
+        ("WaitingGangs", "no gang waits"),
+        ("PriorityInversions", "no pod is left that has a higher priority than pods that run"),
+    ):
+        empty = {"counted": [], "gangs": [], "now": 0, "atLeast": 0, "atMost": 0, "plan": "", "sentence": sentence}
+        finding(stranded, kind).update(empty)
+        stranded["plans"].pop(kind, None)
+    assert verified(dump.parent, stranded, dump) == 1
+    finding(stranded, "WaitingPods")["sentence"] = "0 of 4 pods that wait can be judged"
+    assert verified(dump.parent, stranded, dump) == 0
+    stranded["notJudged"].append({"pod": "default/r0", "reason": "it is gated"})
+    assert verified(dump.parent, stranded, dump) == 1
+
+
+def test_a_plan_of_no_finding_is_refused(dump: Path, stranded: dict[str, Any]) -> None:
+    """Nobody checks it."""
+    stranded["plans"]["Everything"] = [{"action": "Place", "pod": "default/w", "node": "n0"}]
+    assert verified(dump.parent, stranded, dump) == 1
+
+
+def test_an_audit_that_judges_no_pod_does_not_say_that_none_waits(dump: Path) -> None:
+    """It says how many wait."""
+    gated = pod("gated", "1", schedulingGates=[{"name": "example.com/quota"}])
+    audit = audit_of(dump, [node("n1"), gated])
+    assert finding(audit, "WaitingPods")["sentence"] == "0 of 1 pods that wait can be judged"
+    assert verified(dump.parent, audit, dump) == 0

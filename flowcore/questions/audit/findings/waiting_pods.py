@@ -21,12 +21,10 @@ def waiting_pods(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessSte
     bounds = [(room.most_that_come(prices), prices) for prices in room.prices([WEIGHT] * len(room.coming))]
     at_most, prices = min(bounds, key=lambda bound: bound[0])
     runs = len(result.placements)
-    sentence = "no pod waits"
-    if waiting:
-        who = f"{counted(waiting, 'pod')} {do(waiting, 'wait')}"
-        if cluster.skipped:
-            who = f"{waiting:,} of {waiting + len(cluster.skipped):,} pods that wait can be judged"
-        sentence = f"{who}; {plan_words(runs, at_most, waiting, steps, 'runs')}"
+    who = f"{counted(waiting, 'pod')} {do(waiting, 'wait')}" if waiting else "no pod waits"
+    if cluster.skipped:
+        who = f"{waiting:,} of {waiting + len(cluster.skipped):,} pods that wait can be judged"
+    sentence = f"{who}; {plan_words(runs, at_most, waiting, steps, 'runs')}" if waiting else who
     return (
         AuditFinding(
             kind=FindingKind.WAITING_PODS,
