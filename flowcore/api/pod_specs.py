@@ -20,7 +20,7 @@ from flowcore.model.data import DataSource
 from flowcore.model.errors import ModelError
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
-from flowcore.model.pods import PodClass, PreferredTerm, Toleration
+from flowcore.model.pods import IMMOVABLE_BY_CLAIMS, PodClass, PreferredTerm, Toleration
 from flowcore.model.resource_claims import ExtendedRequests
 from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
@@ -174,7 +174,7 @@ def _storage_reason(spec: WirePodSpec) -> str:
         if volume.empty_dir is not None or volume.host_path is not None:
             return "it has local storage"
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            return "it has volume claims"
+            return IMMOVABLE_BY_CLAIMS
     return ""
 
 

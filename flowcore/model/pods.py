@@ -50,6 +50,9 @@ class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
     term: NodeSelectorTerm
 
 
+#: The ``immovable_reason`` of a pod that nothing but its volume claims keeps on its node.
+IMMOVABLE_BY_CLAIMS: Final = "it has volume claims"
+
 #: A host port at this address is held at every address of its node.
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 

@@ -93,6 +93,7 @@ def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gan
         preempts=facts.preempts(pod),
         queue=cluster.queues.of(pod, cluster.namespaces),
         foreseen=facts.foreseen(pod) if counts_measured(policy) else None,
+        waits_for_leavers=pod.preempts and not facts.preempts(pod),
     )
 
 

@@ -22,6 +22,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     DropPodRules,
     EvictPods,
     FailDomain,
+    HonorTaints,
     MovePod,
     PutObjects,
     PutPolicy,
@@ -90,6 +91,8 @@ def everything() -> Scenario:
     cordoned["spec"] = {"unschedulable": True, "taints": [taint]}
     far = {"labelSelector": {"matchLabels": {"app": "runs"}}, "topologyKey": "kubernetes.io/hostname"}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]}}
+    even = {"maxSkew": 1, "topologyKey": _ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {
+        "matchExpressions": [{"key": "kind", "operator": "In", "values": ["capped", "spread"]}]}}  # fmt: skip
     running = manifest_pod("runs", "a", labels={"kind": "capped", "app": "runs"})
     selects = {"podSelector": {"matchLabels": {"q": "team"}}}
     queue = {"metadata": {"name": "team"}, "spec": {"limit": {"cpu": "1"}, "selects": selects}}
@@ -106,6 +109,7 @@ def everything() -> Scenario:
             _waiting("capped"),
             _waiting("labelled", nodeSelector={"disk": "ssd"}),
             _waiting("apart", affinity=apart),
+            _waiting("spread", topologySpreadConstraints=[even]),
             _waiting("large", containers=[{"name": "c", "resources": {"requests": {"cpu": "40"}}}]),
             _waiting("plain"),
             queued,
@@ -144,6 +148,7 @@ KINDS: tuple[tuple[Change, str], ...] = (
     (ReplaceNodeLabel("default/labelled", "disk", "ssd", _ZONE, "z1"), "default/labelled"),
     (Request("default/large", "cpu", 500), "default/large"),
     (DropPodRules("default/apart", "antiAffinity"), "default/apart"),
+    (HonorTaints("default/spread", _ZONE), "default/spread"),
     (ReplaceDeviceSelector("default/selective", "gpus", "r", _NO_DEVICE), "default/selective"),
     (DropDeviceConstraint("default/linked", "gpus", "gpu.example.com/link"), "default/linked"),
     (CountDevices("default/many", "gpus", "r", 1), "default/many"),

@@ -14,7 +14,7 @@ from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import Policy, Selects
@@ -33,6 +33,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     DropNodeSelector,
     DropPodRules,
     EvictPods,
+    HonorTaints,
     MovePod,
     RaiseCap,
     RaiseQueueLimit,
@@ -258,6 +259,92 @@ def test_a_host_port_is_freed_by_a_move() -> None:
     assert [MovePod("default/r", "b")] in changes(fixes(this, limit=9))
 
 
+def test_a_move_frees_a_pod_slot() -> None:
+    """The node has room in all but its number of pods."""
+    this = scenario(node("a", more={"pods": 1}), node("b", 500), pod("r", 500, on="a", owner="set"), pod("w", 2000))
+    assert changes(fixes(this))[0] == [MovePod("default/r", "b")]
+
+
+def test_a_move_out_of_the_way_of_a_rule() -> None:
+    """Anti-affinity, of the waiting pod or of the one that runs, by node; and by zone, also to a third node."""
+    term = AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "In", ("web",)),)), ("default",))
+    apart = InterPodConstraints(anti_affinity=(term,))
+    small = node("b", 500)
+    for there, waiting in (
+        (pod("r", 500, on="a", owner="set", labels=WEB), pod("w", 2000, constraints=apart)),
+        (pod("r", 500, on="a", owner="set", constraints=apart), pod("w", 2000, labels=WEB)),
+    ):
+        assert changes(fixes(scenario(node("a"), small, there, waiting)))[0] == [MovePod("default/r", "b")]
+    zone = "topology.kubernetes.io/zone"
+    by_zone = InterPodConstraints(anti_affinity=(replace(term, topology_key=zone),))
+    nodes = [node("a1", labels=((zone, "a"),)), node("a2", 500, labels=((zone, "a"),)),
+             node("b", 500, labels=((zone, "b"),))]  # fmt: skip
+    there = pod("r", 500, on="a2", owner="set", labels=WEB)
+    found = fixes(scenario(*nodes, there, pod("w", 2000, constraints=by_zone)))
+    assert changes(found)[0] == [MovePod("default/r", "b")]
+
+
+def test_a_pod_that_may_not_move_is_not_moved() -> None:
+    """One without a controller, one that its annotation keeps, one of a gang; and none to where rules forbid it."""
+    waiting = pod("w", 4000)
+    assert MovePod not in {type(each[0]) for each in changes(fixes(
+        scenario(node("a"), node("b", 1000), pod("r", 1000, on="a"), waiting), limit=9))}  # fmt: skip
+    kept = replace(pod("r", 1000, on="a", owner="set"), immovable_reason="its annotation says so")
+    assert MovePod not in {type(each[0]) for each in changes(fixes(
+        scenario(node("a"), node("b", 1000), kept, waiting), limit=9))}  # fmt: skip
+
+
+def test_the_cheapest_for_people_comes_first() -> None:
+    """Uncordon, then move, then ask for less, then rules, then nodes, then the pools of others, then priority."""
+    cordoned = node("cordoned", unschedulable=True)
+    objects = (node("a"), cordoned, node("b", 1000), node("db", taints=(DB,)),
+               pod("r", 1000, on="a", owner="set", priority=1), pod("w", 4000))  # fmt: skip
+    found = [type(fix.change[0]) for fix in fixes(scenario(*objects), limit=9)]
+    order = [Uncordon, MovePod, Request, DropNodeSelector, AddNodes, Tolerate, SetPriority]
+    assert [each for each in found if each in order] == [each for each in order if each in found]
+    assert found[:3] == [Uncordon, MovePod, Request]
+    assert {AddNodes, Tolerate} <= set(found)
+
+
+@pytest.mark.parametrize("role", ["control-plane", "master"])
+def test_the_control_plane_is_no_place_for_pods_of_users(role: str) -> None:
+    """Neither is its taint tolerated by a fix, nor taken off."""
+    taint = Taint(f"node-role.kubernetes.io/{role}", "", "NoSchedule")
+    found = fixes(scenario(node("cp", taints=(taint,)), node("a", 500), pod("w", 1000)), limit=9)
+    assert found
+    assert not {Tolerate, RemoveTaint} & {type(each) for fix in found for each in fix.change}
+
+
+def test_nodes_with_gpus_are_for_who_asks_for_gpus() -> None:
+    """A pod that asks for none is not let in; one that asks for a GPU tolerates the taint."""
+    gpu = {"nvidia.com/gpu": 4}
+    key = Taint("nvidia.com/gpu", "present", "NoSchedule")
+    pool = Taint("pool", "gpu", "NoSchedule")
+    for taint in (key, pool):
+        nodes = (node("g", taints=(taint,), more=gpu), node("a", 500))
+        found = fixes(scenario(*nodes, pod("w", 2000)), limit=9)
+        assert not {Tolerate, RemoveTaint} & {type(each) for fix in found for each in fix.change}
+        found = fixes(scenario(*nodes, pod("w", 2000, more={"nvidia.com/gpu": 1})))
+        assert changes(found)[0] == [Tolerate("default/w", taint.key, taint.value, "NoSchedule")]
+
+
+def test_tainted_nodes_that_spread_counts_in_vain() -> None:
+    """Spread over zones of which one is tainted: to honor taints is gentler than to drop the rule, and comes first."""
+    zone = "zone"
+    spread = SpreadConstraint(zone, 1, LabelSelector((Requirement("app", "In", ("web",)),)))
+    nodes = (node("a", labels=((zone, "a"),)), node("b", labels=((zone, "b"),), taints=(DB,)))
+    this = scenario(*nodes, pod("r", 500, on="a", labels=WEB),
+                    pod("w", 500, labels=WEB, constraints=InterPodConstraints(spread=(spread,))))  # fmt: skip
+    found = fixes(this, limit=9)
+    honors, drops = [HonorTaints("default/w", zone)], [DropPodRules("default/w", "spread", zone)]
+    assert changes(found).index(honors) < changes(found).index(drops)
+    text = next(fix.text for fix in found if fix.change == honors)
+    assert text == (
+        "Count only nodes whose taints it tolerates (nodeTaintsPolicy: Honor) in its topology spread by zone: "
+        "nobody loses a place."
+    )
+
+
 def test_a_priority_says_who_loses() -> None:
     """The priority is one above the pod that leaves; those who lose come after those by which nobody does."""
     this = scenario(node("a"), pod("r", 3000, on="a", priority=5), pod("s", 1000, on="a", priority=50), pod("w", 2000))
@@ -343,14 +430,14 @@ def test_a_gang_asks_for_less_all_together() -> None:
 
 
 def test_a_workload_of_which_some_fit() -> None:
-    """A fix that places all that wait comes before one that places some, whose text says how many."""
+    """To uncordon a node costs nobody anything and comes first; then what places all comes before what places some."""
     pods = [pod(f"w{at}", 3000) for at in range(3)]
     this = scenario(node("a"), node("b", unschedulable=True), node("c", 3000, taints=(DB,)), *pods)
     keys = [each.key for each in plan_scenario(this, NOW).result.unplaced for each in (each.pod,)]
     found = fixes(this, *keys, limit=9)
-    left = [len(set(keys) - set(fix.places)) for fix in found]
+    assert found[0].text == "Uncordon node b: places 1 of 2, nobody loses a place."
+    left = [len(set(keys) - set(fix.places)) for fix in found[1:]]
     assert left == sorted(left)
-    assert any("places 1 of 2" in fix.text for fix in found)
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------

@@ -176,7 +176,9 @@ def test_a_gang_of_several_classes() -> None:
     assert placed(plan_and_check(cluster([*slots(3), node("small", 500)], [*workers, launcher]))) == {"g": 4}
     result = plan_and_check(cluster([*slots(3), node("small", 400)], [*workers, launcher]))
     assert not result.placements
-    assert reasons(result)["launcher"] == "g needs 4 pods at once, and there is room for 3 beside what is placed."
+    assert reasons(result)["launcher"] == (
+        "g needs 4 pods at once, and the plan finds no room for all of them beside what is placed."
+    )
 
 
 def test_a_unit_of_gangs_is_placed_as_one() -> None:

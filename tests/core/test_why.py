@@ -56,26 +56,23 @@ def test_filters_that_do_not_matter_are_told_apart_from_those_that_do() -> None:
     answer = why("default/p", node("a", "2"), node("b", "2", taints=TAINTED), pod("p", "3"))
     assert answer.kind is WhyKind.NOTHING_FITS
     assert answer.text.endswith("1 node(s) had untolerated taint(s). NodeResourcesFit alone rejects every node.")
-    assert (
-        answer.evidence[1] == "Without NodeResourcesFit, 2 nodes would take it"
-        or "a would take it" in answer.evidence[1]
-    )
+    assert "Without NodeResourcesFit, a would take it (it lacks 1 cpu)." in answer.evidence
     assert answer.next == "Ask for less, or add a node with more room."
 
 
 def test_the_shortest_way_out_names_a_node_and_what_stands_between() -> None:
     """Where one filter keeps the pod from a node, that filter is what to mend."""
     answer = why("default/p", node("a", "2"), node("b", "4", taints=TAINTED), pod("p", "3"))
-    assert answer.evidence[1] == "Without TaintToleration, b would take it (its taint is gpu:NoSchedule)."
+    assert "Without TaintToleration, b would take it (its taint is gpu:NoSchedule)." in answer.evidence
     answer = why("default/p", node("a", "2"), pod("p", "2500m"))
-    assert answer.evidence[1] == "Without NodeResourcesFit, a would take it (it lacks 500m cpu)."
+    assert "Without NodeResourcesFit, a would take it (it lacks 500m cpu)." in answer.evidence
 
 
 def test_a_node_that_is_too_small_when_empty_is_no_way_out() -> None:
     """Two nodes lack the room for good, one is tainted: the taint is what stands between; next is the first fix."""
     objects = (node("a", "2"), node("b", "2"), node("c", "4", taints=TAINTED), pod("p", "3"))
     answer = why("default/p", *objects, fixes=True)
-    assert answer.evidence[1] == "Without TaintToleration, c would take it (its taint is gpu:NoSchedule)."
+    assert "Without TaintToleration, c would take it (its taint is gpu:NoSchedule)." in answer.evidence
     assert answer.next == answer.fixes[0].text
     assert why("default/p", *objects).next == "Tolerate the taint, or remove it."
 
@@ -179,7 +176,7 @@ def test_gangs() -> None:
     assert answer.next == "Create 1 more pod of it, or lower its minMember."
     answer = why("default/g1", node("a", "2"), *members)
     assert answer.kind is WhyKind.NOTHING_FITS
-    assert answer.evidence[0].startswith("By itself, with no other waiting pod: gang default/g needs 3 pods at once")
+    assert answer.evidence == ["What is short: cpu (best node lacks 1)."]
     rivals = [pod(f"x{at}", "1", priority=1000) for at in range(4)]
     answer = why("gang/default/g", node("a", "4"), *members, *rivals)
     assert answer.kind is WhyKind.ROOM_TAKEN
@@ -196,7 +193,7 @@ def test_pods_that_a_policy_keeps_together() -> None:
     # A pod that is too large for every node waits for that.
     answer = why("default/w0", node("a", "2"), node("b", "2"), *pods, policy(constraints=[together]))
     assert answer.kind is WhyKind.NOTHING_FITS
-    assert answer.evidence[0].startswith("NodeResourcesFit rejects 2 of 2 nodes;")
+    assert answer.evidence[1].startswith("NodeResourcesFit rejects 2 of 2 nodes;")
     # Other pods have the room of one domain that is large enough.
     rivals = [pod(f"x{at}", "4", priority=1000) for at in range(2)]
     answer = why("default/w0", node("a", "8"), *pods, *rivals, policy(constraints=[together]))
@@ -241,6 +238,80 @@ def test_kube_scheduler_has_it(delivery: str, scheduler: str) -> None:
     answer = why("default/w", node("a"), waiting, policy(delivery=delivery))
     assert answer.kind is WhyKind.HANDED_OVER
     assert why("default/w", node("a"), web("w"), policy()).kind is WhyKind.PLANNED
+
+
+def test_preemption_that_would_take_the_partner_first() -> None:
+    """Without the third pod it would fit beside its partner: that is said, and offered, and no more."""
+    partner = {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": HOSTNAME}]}  # fmt: skip
+    objects = (
+        node("a", "8"),
+        pod("cache", "1", nodeName="a", status=RUNS, metadata={"labels": {"app": "cache"}}),
+        pod("batch", "4", nodeName="a", status=RUNS),
+        pod("p", "5", priority=10, affinity={"podAffinity": partner}),
+    )
+    answer = why("default/p", *objects, fixes=True)
+    assert answer.evidence[-1] == (
+        "No running pod leaves for it: preemption would take default/cache, which it must run beside, away first; "
+        "without default/batch it would fit on a."
+    )
+    assert "Evict default/batch: default/batch loses its place." in [fix.text for fix in answer.fixes]
+
+
+def test_evictions_that_were_tried_and_are_not_enough() -> None:
+    """That they would not make enough room is said where all who may leave were thought away."""
+    filler = pod("r", "3", nodeName="a", status=RUNS, priority=100)
+    low = pod("s", "1", nodeName="a", status=RUNS)
+    answer = why("default/p", node("a"), filler, low, pod("p", "2", priority=10))
+    would_not = "evictions of pods with a lower priority would not make enough room"
+    assert f"No running pod leaves for it: {would_not}." in answer.evidence
+    # A gang leaves as a whole, and a budget or a gang may leave no choice: then it is not said.
+    pinned = [of_gang(f"h{at}", least=2, nodeName="a", status=RUNS) for at in range(2)]
+    answer = why("default/p", node("a"), *pinned, pod("p", "3", priority=10))
+    assert would_not not in " ".join(answer.evidence)
+
+
+def test_a_nominated_pod_is_not_said_to_preempt_never() -> None:
+    """Its policy lets it preempt; nobody else leaves for it while a pod leaves the node that it is nominated for."""
+    leaving = pod("old", "1", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
+    filler = pod("r", "3", nodeName="a", status=RUNS)
+    big = pod("big", "3", priority=100, status={"phase": "Pending", "nominatedNodeName": "a"})
+    answer = why("default/big", node("a"), leaving, filler, big)
+    assert "Never" not in " ".join((answer.text, *answer.evidence))
+    assert "default/old leaves node a already, for which it is nominated." in answer.evidence
+    never = pod("p", "3", priority=100, preemptionPolicy="Never")
+    assert "No running pod leaves for it: its preemptionPolicy is Never." in why(
+        "default/p", node("a"), filler, never).evidence  # fmt: skip
+
+
+def test_room_that_a_pod_of_the_same_anti_affinity_got_was_taken() -> None:
+    """The node was free before the plan: its kind is that the room is taken, not that nothing fits."""
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}]}  # fmt: skip
+    pods = [pod(f"p{at}", metadata={"labels": {"app": "db"}}, affinity={"podAntiAffinity": apart}) for at in range(2)]
+    scenario = scenario_of((node("a"), *pods))
+    waits = plan_scenario(scenario, NOW).result.unplaced[0].pod.key
+    answer = answer_why(scenario, WhyQuery(waits, fixes=False), EVERYTHING)
+    assert answer.kind is WhyKind.ROOM_TAKEN
+    assert answer.evidence[0].startswith("The only node that it may use has one, and 2 pods want one each:")
+
+
+def test_a_pod_of_another_scheduler_that_waits_for_victims_is_told_what_helps() -> None:
+    """The plan has a node once others have left, and nobody evicts them: what is short and what helps is said."""
+    objects = (node("a"), node("b", unschedulable=True), pod("r", "3", nodeName="a", status=RUNS),
+               pod("p", "3", priority=10))  # fmt: skip
+    answer = why("default/p", *objects, fixes=True)
+    assert answer.kind is WhyKind.HANDED_OVER
+    assert answer.text.endswith("Nobody evicts it: default-scheduler did not, and Thalweg observes.")
+    assert answer.evidence[0].startswith("Without evictions: 0/2 nodes are available: 1 Insufficient cpu, ")
+    assert answer.next == "Uncordon node b: nobody loses a place."
+    assert "preemptionPolicy" not in " ".join(answer.evidence)
+    observed = policy(delivery="Observe")
+    web_pods = (web("r", "3", nodeName="a", status=RUNS), web("p", "3", priority=10))
+    objects = (node("a"), node("b", unschedulable=True), *web_pods, observed)
+    objects[3]["spec"]["schedulerName"] = "default-scheduler"
+    answer = why("default/p", *objects, fixes=True)
+    assert answer.next == "Uncordon node b: nobody loses a place."
 
 
 @pytest.mark.parametrize("code", [WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES])

@@ -8,7 +8,9 @@ from itertools import combinations
 
 from msgspec.structs import replace
 
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
@@ -16,7 +18,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
-from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
@@ -33,6 +35,8 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Tolerate,
     Uncordon,
 )
+from flowcore.rules.filters import run_filters
+from flowcore.rules.other_pods import Leaver, without_pods
 
 NOW = 1_000_000.0
 #: Millicores and Mi: every amount is a multiple, so that the requests that are tried are all that matter.
@@ -151,9 +155,13 @@ def cheapest(
 ) -> tuple[Rank, tuple[Change, ...]] | None:
     """The cheapest of all single changes, or of all pairs of them, that place a pod; None: none does.
 
-    A move that puts a pod where it does not fit is no fix.
+    A move that puts a pod where it does not fit is no fix, and who has no controller does not move.
     """
-    singles = list(every_change(scenario, pod))
+    singles = [
+        each
+        for each in every_change(scenario, pod)
+        if not isinstance(each, MovePod) or _may_move(scenario, plan.result.after, each)
+    ]
     replanning = Replanning(scenario, plan, AnswerContext(NOW), 10**9)
     best: tuple[Rank, tuple[Change, ...]] | None = None
     for changes in combinations(singles, 2) if pairs else ((each,) for each in singles):
@@ -164,3 +172,14 @@ def cheapest(
         if best is None or found < best[0]:
             best = found, changes
     return best
+
+
+def _may_move(scenario: Scenario, after: Snapshot, change: MovePod) -> bool:
+    """Whether filters take a running pod on another node, once it has left its own."""
+    moved, governed = scenario.cluster.pods[change.pod], GovernedScenario(scenario)
+    if not moved.owner or moved.node_name == change.node:
+        return False
+    room = without_pods(after, [Leaver.of_bound(moved, moved.signature)])
+    signature = with_policy_constraints(moved.signature, governed.policy_of(moved))
+    fits = run_filters(replace(moved.pod_class, node_name=""), room, signature).fits
+    return bool(fits[after.table.index[change.node]])

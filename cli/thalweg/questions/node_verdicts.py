@@ -98,7 +98,7 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
         waits = next((each.pod for each in result.unplaced), None)
         reason = ""
         if waits is not None and not leaving and only_lacks_room(waits.pod_class, explanation.verdicts, result.after):
-            reason = why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
+            reason = why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now, result.after)
         yield replace(explanation, evictions=leaving, nobody_leaves=reason)
 
 

@@ -187,6 +187,7 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
         victim: the running pod whose place it takes and which leaves for it.
         plannable_since: when it could first be planned; 0: unknown, then ``created`` counts.
         preempts: whether running pods may be evicted for it (spec.preemptionPolicy).
+        waits_for_leavers: pods of a lower priority leave the node that it is nominated for: nobody else leaves for it.
         queue: name of the FlowQueue that it counts for; "": none.
         foreseen: cpu (milli-cores) and memory (bytes) that it is expected to use; None: unknown, or of no interest.
     """
@@ -203,6 +204,7 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
     preempts: bool = True
     queue: str = ""
     foreseen: tuple[int, int] | None = None
+    waits_for_leavers: bool = False
 
     @property
     def waiting_since(self) -> float:

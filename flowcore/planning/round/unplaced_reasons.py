@@ -243,6 +243,9 @@ class UnplacedReasons:
         if held is not None and held.group == number:
             count = sum(commit.count for commit in held.commits)
             return f"{needs}, and room for {count} pods is held for it."
+        if len({self._problem.demands[demand].group.pod_class for demand in group.required}) > 1:
+            # Which of them have room together is not known: they were tried in one order.
+            return f"{needs}, and the plan finds no room for all of them beside what is placed."
         return f"{needs}, and there is room for {self._fit_counts.get(number, 0)} beside what is placed."
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from flowcore.cluster.arrays.snapshot import Snapshot
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.result import Unplaced
 from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.rules.filters import Verdicts, run_filters
+
+#: Nodes that are named one by one.
+_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,19 @@ class Finding:
     evidence: tuple[str, ...] = ()
     next: str = ""
     details: tuple[str, ...] = ()
+
+
+class Occupant(NamedTuple):
+    """A pod that a node has after a plan.
+
+    Attributes:
+        key: ``namespace/name``.
+    """
+
+    key: str
+    node: str
+    pod_class: PodClass
+    signature: PodSignature
 
 
 class UnplacedCase:
@@ -66,3 +89,46 @@ class UnplacedCase:
     def after(self) -> Verdicts:
         """Beside all that the plan places."""
         return self.verdicts(self.plan.result.after)
+
+    @cached_property
+    def occupants(self) -> tuple[Occupant, ...]:
+        """The pods on nodes that are known, after the plan."""
+        result = self.plan.result
+        gone = {each.pod.key: each.to for each in result.evictions if not each.gain}
+        cluster = self.scenario.cluster
+        stay = [
+            Occupant(pod.key, gone.get(pod.key, pod.node_name), pod.pod_class, cluster.counted_signature(pod))
+            for pod in self.scenario.running()
+        ]
+        come = [Occupant(each.pod.key, each.node, each.pod.pod_class, each.pod.signature) for each in result.placements]
+        return tuple(each for each in (*stay, *come) if each.node in result.after.table.index)
+
+    def most_open_nodes(self, name: str) -> set[str]:
+        """The nodes that a filter rejects and nothing else does; where there are none, all that it rejects."""
+        verdicts = self.after
+        own = verdicts.rejected_by((name,))
+        alone = own & ~verdicts.rejected_by({each for each, _ in verdicts.by_filter} - {name})
+        nodes = verdicts.table.nodes
+        return {nodes[row].name for row in np.flatnonzero(alone if alone.any() else own).tolist()}
+
+    def reasons_of(self, rows: Int64s, *without: str) -> str:
+        """What keeps the pod from some nodes, by name where they are few: "n1 (Insufficient cpu)".
+
+        Args:
+            without: names of filters that do not count.
+        """
+        if not len(rows):
+            return "no node"
+        nodes = self.after.table.nodes
+        why = {int(row): self._reason_of(int(row), without) for row in rows.tolist()}
+        if len(why) <= _FEW:
+            return listed([f"{nodes[row].name} ({text})" if text else nodes[row].name for row, text in why.items()])
+        counts = Counter(text for text in why.values() if text)
+        return listed([f"{count} nodes with {text}" for text, count in counts.most_common()] or [f"{len(why)} nodes"])
+
+    def _reason_of(self, row: int, without: tuple[str, ...]) -> str:
+        for name, rejections in self.after.by_filter:
+            reasons = [each.reason for each in rejections if each.nodes[row]] if name not in without else []
+            if reasons:
+                return ", ".join(reasons) or self.after.table.nodes[row].problem
+        return ""

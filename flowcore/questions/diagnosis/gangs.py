@@ -7,15 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from flowcore.model.amount_text import counted
 from flowcore.model.gang_spec import GangKey
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed, listed_pods
-from flowcore.questions.diagnosis.nothing_fits import excluding_filters
+from flowcore.questions.diagnosis.nothing_fits import excluding_filters, keeps_out
 from flowcore.questions.diagnosis.policy_terms import gang_of_constraint
 from flowcore.questions.scenario import plan_scenario
 from flowcore.rules.reasons.kept_domains import domain_without_room, nodes_of_domain
+from flowcore.rules.reasons.shortage import lacks_in_words, shortage
 
 
 def gang_incomplete(pod: UnplacedCase) -> Finding:
@@ -30,7 +32,11 @@ def gang_incomplete(pod: UnplacedCase) -> Finding:
     needed, present = state.spec.min_member or 0, len(waiting) + len(bound) + state.succeeded_count
     evidence = f"{key.display_name} needs {needed} pods: {len(waiting)} wait, {len(bound)} have a node"
     evidence += f", {state.succeeded_count} succeeded." if state.succeeded_count else "."
+    if not needed:  # how many it needs is not known
+        evidence = f"{counted(len(waiting), 'pod')} of it {'waits' if len(waiting) == 1 else 'wait'}."
     step = "Mend what the reason names."
+    if key.source.has_pod_groups and key not in gangs.groups:
+        step = f"Create {key.display_name}, or let the {'pod' if len(waiting) == 1 else 'pods'} name another one."
     if state.spec.tree is not None:
         step = "Wait until enough of the other groups are placed, or mend what the reason names."
     if present < needed:
@@ -49,14 +55,17 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     if finding := gang_of_constraint(pod):
         return finding
     reason = next((entry.reason for entry in alone.unplaced if entry.pod.key == pod.key), pod.unplaced.reason)
-    evidence = [f"By itself, with no other waiting pod: {reason}"]
+    evidence = [] if reason == pod.unplaced.reason else [f"By itself, with no other waiting pod: {reason}"]
+    waiting = [entry.pod for entry in alone.unplaced if entry.pod.key in others]
+    if lacks := lacks_in_words(shortage(waiting, alone.after)):
+        evidence.append(f"What is short: {lacks}.")
     step = "Ask for less, lower its minMember, or add nodes."
     if full := _full_domain(pod):
         domain, lacking = full
         evidence.append(lacking)
         step = f"Free room in {domain}, or add a node there."
     if not pod.before.fits.any():
-        evidence.extend(excluding_filters(pod.before))
+        evidence += [*keeps_out(pod), *excluding_filters(pod.before)]
     return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.model.pod_index import PodSignature
+from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import Scenario
+from flowcore.rules.other_pods import Leaver, without_pods
 
 _NEXT = "Wait until they have left. If one does not terminate, look at its finalizers and its grace period."
 
@@ -36,32 +35,21 @@ def waits_for_terminating(pod: UnplacedCase) -> Finding | None:
     if not leaving:
         return None
     after, signature_of = pod.plan.result.after, pod.scenario.cluster.counted_signature
-    possible = np.flatnonzero(pod.verdicts(_without(after, leaving, signature_of)).fits)
+
+    def fits_without(pods: list[Pod]) -> Bools:
+        return pod.verdicts(without_pods(after, (Leaver.of_bound(each, signature_of(each)) for each in pods))).fits
+
+    possible = np.flatnonzero(fits_without(leaving))
     if not len(possible):
         return None
     node = after.table.nodes[int(possible[0])].name
     on_node = [running for running in leaving if running.node_name == node]
     # Pods of other nodes may keep it out too, by rules between pods.
-    enough = on_node and pod.verdicts(_without(after, on_node, signature_of)).fits[possible[0]]
+    enough = on_node and fits_without(on_node)[possible[0]]
     who = [running.key for running in (on_node if enough else leaving)]
     terminating = "it is" if len(who) == 1 else "they are"
     evidence = f"It fits on {node} once {listed(who)} {_has(who)} left: {terminating} terminating."
     return Finding(WhyKind.VICTIMS_LEAVING, pod.unplaced.reason, (evidence,), _NEXT)
-
-
-def _without(snapshot: Snapshot, pods: list[Pod], signature_of: Callable[[Pod], PodSignature]) -> Snapshot:
-    """A snapshot without some running pods, as far as their room and their rules go."""
-    used, ports = snapshot.used.copy(), dict(snapshot.ports)
-    gone = []
-    for pod in pods:
-        position = snapshot.table.index.get(pod.node_name)
-        if position is None:
-            continue
-        used[position] -= snapshot.vector(pod.usage)
-        ports[position] = ports.get(position, frozenset()) - set(pod.pod_class.host_ports)
-        gone.append((pod.node_name, signature_of(pod)))
-    index = snapshot.pod_index.with_changes((), gone)
-    return replace(snapshot, used=used, ports=ports, pod_index=index)
 
 
 def _has(keys: Sequence[str]) -> str:

@@ -8,10 +8,12 @@ from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.model.resources import PODS
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
+from flowcore.questions.diagnosis.evidence import in_the_way, step_for_claims
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_device_classes, missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
+from flowcore.questions.scenario import GovernedScenario
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters import (
     Verdicts,
@@ -71,11 +73,9 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
         for kind in (missing_storage, missing_device_classes)
         for absent in kind(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
     ]
-    evidence = [*(each.text for each in missing), *(each.text for each in lacking)]
-    if dynamic_resources.NAME in smallest_exclusion(verdicts).filters:
-        evidence.extend(claimed_devices(pod))
+    evidence = [*(each.text for each in missing), *(each.text for each in lacking), *keeps_out(pod)]
     evidence.extend(excluding_filters(verdicts))
-    out, step = way_out(verdicts, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)), "Add nodes."
+    out, step = _way_out(pod), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
         by_room = node_resources_fit.NAME in out.filters
@@ -83,6 +83,8 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
         evidence.append(_opens(pod, out, nearest))
         step = " ".join(STEPS[name] for name in out.filters)
     evidence.extend(nobody_leaves(pod))
+    if of_claims := step_for_claims(pod):
+        step = of_claims
     if lacking:
         step = lacking[0].step
     elif missing:
@@ -95,6 +97,18 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
             else f"Label a node with {asked}, or do not ask for it."
         )
     return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
+
+
+def keeps_out(pod: UnplacedCase) -> list[str]:
+    """What is in the pod's way, by name, and which devices its claims lack."""
+    out, decide = _way_out(pod), smallest_exclusion(pod.after).filters
+    filters = {*decide, *(out.filters if out is not None else ())}
+    devices = claimed_devices(pod) if dynamic_resources.NAME in decide else ()
+    return [*in_the_way(pod, filters), *devices]
+
+
+def _way_out(pod: UnplacedCase) -> WayOut | None:
+    return way_out(pod.after, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after))
 
 
 def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
@@ -120,7 +134,12 @@ def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
             return ()  # whoever leaves, it cannot use its claims
     if running is None or not only_lacks_room(pod.unplaced.pod.pod_class, pod.after, pod.plan.result.after):
         return ()
-    reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
+    if pod.unplaced.pod.waits_for_leavers:
+        waiting = pod.scenario.cluster.pods[pod.key]
+        who = [each.key for each in GovernedScenario(pod.scenario).leaving_for(waiting)]
+        leave = "leaves" if len(who) == 1 else "leave"
+        return (f"{listed(who)} {leave} node {waiting.nominated_node} already, for which it is nominated.",)
+    reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now, pod.plan.result.after)
     if reason in pod.unplaced.reason:
         return ()  # it is said already
     return (f"No running pod leaves for it: {reason}.",)

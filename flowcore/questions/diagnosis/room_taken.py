@@ -13,10 +13,12 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.evidence import in_the_way
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed_pods
 from flowcore.rules.filters import node_ports, node_resources_fit
 from flowcore.rules.filters.registry import PORTS, RESOURCES, run_filter
+from flowcore.rules.reasons.exclusion import smallest_exclusion
 
 #: Nodes on which the pods are looked for that leave most cheaply; and those where every filter must be asked again.
 _MAX_NODES, _MAX_FILTERED = 256, 4
@@ -50,6 +52,7 @@ def room_taken(pod: UnplacedCase) -> Finding | None:
     who = [placement.pod.key for placement in cheapest.placements]
     has = "has" if len(who) == 1 else "have"
     evidence = [f"{listed_pods(who, pod.context)} {has} its room on {cheapest.node}.", _comparison(pod, cheapest)]
+    evidence += in_the_way(pod, smallest_exclusion(pod.after).filters)
     it = "it" if len(who) == 1 else "them"
     details = (f"To leave {it} costs {cheapest.price}, and to leave this pod {pod.unplaced.price}.",)
     if share := _share(pod, cheapest):

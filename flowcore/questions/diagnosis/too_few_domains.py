@@ -48,7 +48,8 @@ def _full(term: AffinityTerm, pod: UnplacedCase) -> Finding | None:
         f"Run {count} of these pods, add a {word}, or prefer other {word}s in place of requiring them "
         "(preferredDuringSchedulingIgnoredDuringExecution)."
     )
-    return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, (evidence,), step)
+    kind = WhyKind.ROOM_TAKEN if pod.before.fits.any() else WhyKind.NOTHING_FITS
+    return Finding(kind, pod.unplaced.reason, (evidence,), step)
 
 
 def _usable(pod: UnplacedCase) -> Bools:

@@ -14,6 +14,7 @@ from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_names
 from flowcore.questions.diagnosis.moves import why_moves
+from flowcore.questions.diagnosis.observed_pods import needs_evictions_by_others, without_evictions_by_others
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
@@ -40,10 +41,14 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     pod, waiting, alike = _first_of_most(plan, pods)
     diagnosis = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
-    fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
+    nobody_evicts = needs_evictions_by_others(scenario, plan, pod)
+    if nobody_evicts:
+        diagnosis, fixes = without_evictions_by_others(scenario, diagnosis, keys, query, context)
+    else:
+        fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
     missing = missing_names(scenario, pod)
     steps = [each.step for each in missing]
-    steps += [each.text for each in fixes] if diagnosis.kind not in _WAIT else []
+    steps += [each.text for each in fixes] if nobody_evicts or diagnosis.kind not in _WAIT else []
     redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,
@@ -94,13 +99,15 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
     policy, victims = governed.policy_of(pod), placement.victims
-    room = f"{placement.node} for it"
+    room, nobody = f"{placement.node} for it", ""
     if victims:
         room += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
+        them = "it" if len(victims) == 1 else "them"
+        nobody = f" Nobody evicts {them}: {pod.scheduler_name} did not, and Thalweg observes."
     if not governed.governs(pod):
         return Finding(
             WhyKind.HANDED_OVER,
-            f"The plan has {room}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            f"The plan has {room}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.{nobody}",
             (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
@@ -119,5 +126,5 @@ def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Findi
         )
     binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
     says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
-    text = f"The plan has {room}, and kube-scheduler {binds}."
+    text = f"The plan has {room}, and kube-scheduler {binds}.{nobody}"
     return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

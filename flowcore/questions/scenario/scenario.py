@@ -186,17 +186,19 @@ class GovernedScenario:
             excluded=replaced,
         )
 
-    def waits_for_terminating(self, pod: Pod) -> bool:
-        """Whether pods of lower priority terminate on the node that a waiting pod is nominated for.
+    def leaving_for(self, pod: Pod) -> list[Pod]:
+        """Pods of a lower priority that terminate on the node that a waiting pod is nominated for.
 
-        Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
+        While there are any, nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's
+        DefaultPreemption).
         """
-        return any(
-            running.node_name == pod.nominated_node
+        return [
+            running
+            for running in (self._scenario.running() if pod.nominated_node else ())
+            if running.node_name == pod.nominated_node
             and running.deleting
             and running.pod_class.priority < pod.pod_class.priority
-            for running in (self._scenario.running() if pod.nominated_node else ())
-        )
+        ]
 
     def round_input(
         self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
@@ -242,7 +244,7 @@ class _ScenarioFacts:
         return pod.unschedulable_since
 
     def preempts(self, pod: Pod) -> bool:
-        return pod.preempts and not self.governed.waits_for_terminating(pod)
+        return pod.preempts and not self.governed.leaving_for(pod)
 
     def foreseen(self, pod: Pod) -> tuple[int, int] | None:
         return self.expected_use(pod)

@@ -34,11 +34,13 @@ class Verdicts:
     Attributes:
         fits: bool[N].
         by_filter: the filters that rejected nodes, in order; the first that rejects a node is its verdict.
+        before_nodes: why kube-scheduler looks at no node (PreFilter), in its words; "": it looks at all of them.
     """
 
     table: NodeTable
     fits: Bools
     by_filter: tuple[tuple[str, tuple[Rejection, ...]], ...]
+    before_nodes: str = ""
 
     def of_node(self, node: int) -> tuple[str, str]:
         """Filter and reason for the node of this row; two empty strings where it fits."""
@@ -100,18 +102,26 @@ def run_filters(
         runner: runs a filter, perhaps with a cache.
     """
     table = snapshot.table
-    by_filter = (
-        *_contradictory(signature, table),
+    contradictory = _contradictory(signature, table)
+    prefilters = (
         *volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, table),
         *_unreadable(signature, table),
         *dynamic_resources.prefilter_rejections(pod_class, snapshot),
+    )
+    by_filter = (
+        *contradictory,
+        *prefilters,
         *((each.name, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in by_filter:
         for rejection in rejections:
             fits &= ~rejection.nodes
-    return Verdicts(table, fits, tuple((name, rejections) for name, rejections in by_filter if rejections))
+    rejecting = tuple((name, rejections) for name, rejections in by_filter if rejections)
+    # A policy's own contradiction is told with the number of nodes, as all that kube-scheduler does not know.
+    is_ours = any(rejections for _, rejections in contradictory)
+    reasons = (each.reason for _, rejections in prefilters for each in rejections if not is_ours)
+    return Verdicts(table, fits, rejecting, next(reasons, ""))
 
 
 def round_invariant_fits(

@@ -22,7 +22,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm
-from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, Volumes
+from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass, Volumes
 from flowcore.rules.filters.node_volume_limits import not_for_pod
 from flowcore.rules.filters.rejection import Rejection
 from flowcore.rules.filters.volume_restrictions import not_found
@@ -322,6 +322,11 @@ def is_offered(volume: PersistentVolume, claim: Claim) -> bool:
     )
 
 
+def provisions(storage_class: StorageClass) -> bool:
+    """Whether volumes of a class are made for claims; else somebody makes them by hand."""
+    return storage_class.provisioner not in ("", _NO_PROVISIONER)
+
+
 def provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
     """bool[N] twice: where a volume can be provisioned for the claim, and where there is capacity for it."""
     known: dict[object, tuple[Bools, Bools]] = _memo(storage, table)
@@ -349,7 +354,7 @@ def _space_needed(claim: Claim, storage: Storage, table: NodeTable) -> int:
 def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
     everywhere = np.ones(len(table.nodes), dtype=np.bool_)
     storage_class = storage.classes[claim.storage_class]
-    if storage_class.provisioner in ("", _NO_PROVISIONER):
+    if not provisions(storage_class):
         return ~everywhere, everywhere
     can_make = reach(storage_class.topologies, table) if storage_class.topologies else everywhere
     driver = storage.drivers.get(storage_class.provisioner)

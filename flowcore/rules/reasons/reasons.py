@@ -39,7 +39,10 @@ class Reason(NamedTuple):
 
 
 def summary(verdicts: Verdicts) -> str:
-    """How many nodes are good enough, and how many are not for which reason."""
+    """How many nodes are good enough, and how many are not for which reason.
+
+    What ends before any node is looked at has no count, as in kube-scheduler (Diagnosis.PreFilterMsg).
+    """
     return _available(int(verdicts.fits.sum()), verdicts)
 
 
@@ -47,6 +50,8 @@ def _available(count: int, verdicts: Verdicts) -> str:
     total = len(verdicts.table.nodes)
     if total == 0:
         return "0/0 nodes are available: the cluster has no nodes."
+    if verdicts.before_nodes:
+        return f"0/{total} nodes are available: {verdicts.before_nodes}."
     listed = ", ".join(sorted(f"{number} {reason}" for reason, number in verdicts.counts().items()))
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 

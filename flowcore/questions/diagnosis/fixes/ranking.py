@@ -1,4 +1,9 @@
-"""Which of two fixes comes first: by what they do to others, by what they give up, then by how much they change."""
+"""Which of two fixes comes first: the one that costs people less.
+
+A mistake is mended first, and a node is uncordoned, which costs nobody anything. Then come what places most, what
+nobody loses by, and what asks least of people: a move, a smaller request, a rule, new nodes, a pool of others, a
+higher priority.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import msgspec
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.fixes.proposals.device_pools import asked_devices, devices
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.replanning import PlanDifference
 from flowcore.questions.scenario.hypothetical.changes import (
@@ -19,6 +25,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     DropNodeSelector,
     DropPodRules,
     EvictPods,
+    HonorTaints,
     MovePod,
     RaiseCap,
     RaiseQueueLimit,
@@ -31,30 +38,27 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Uncordon,
 )
 
-#: Stands for devices that claims get; no resource has such a name.
-_CLAIMED = "(claimed)"
-
 
 class Rank(NamedTuple):
     """The smaller, the cheaper.
 
     Attributes:
-        mends_none: 0 where a mistake is mended, else 1.
+        asks_much: 0 where a mistake is mended, 1 where nodes are uncordoned and nobody loses a place, else 2.
         opens_pools: whether it opens nodes with devices to pods that ask for none: 0 to 2.
         left: how many of the pods wait on.
         losers: how many pods lose their places.
         priorities: theirs, from the highest down.
-        breaks_rules: 1 where it gives up a rule that a user wrote, else 0.
+        sort: how much it asks of people (``_sort``).
         moves: how many pods run on on another node.
         size: how much is changed.
     """
 
-    mends_none: int
+    asks_much: int
     opens_pools: int
     left: int
     losers: int
     priorities: tuple[int, ...]
-    breaks_rules: int
+    sort: int
     moves: int
     size: float
 
@@ -67,12 +71,12 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
     """
     losers = (scenario.cluster.pods[key].pod_class.priority for key in outcome.loses)
     return Rank(
-        int(not any(isinstance(change, ReplaceNodeLabel) for change in changes)),
+        _asks_much(changes, outcome),
         max((_opens_pools(change, scenario, pods, outcome) for change in changes), default=0),
         outcome.left([pod.key for pod in pods]),
         len(outcome.loses),
         tuple(sorted(losers, reverse=True)),
-        max((_breaks_rules(change, scenario, pods) for change in changes), default=0),
+        max((_sort(change, scenario, pods) for change in changes), default=0),
         len(outcome.moves),
         size(changes, pods),
     )
@@ -95,17 +99,35 @@ def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcom
     return 0
 
 
-def _breaks_rules(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> int:
-    """1 where it gives up a rule of a pod or of a pool of nodes that a user wrote on purpose, else 0."""
+def _asks_much(changes: Sequence[Change], outcome: PlanDifference) -> int:
+    if any(isinstance(change, ReplaceNodeLabel) for change in changes):
+        return 0
+    return 1 if not outcome.loses and all(isinstance(change, Uncordon) for change in changes) else 2
+
+
+def _sort(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> int:
+    """How much a change asks of people.
+
+    0: nothing that somebody wrote; 1: a move; 2: less of an amount; 3: a rule less; 4: new nodes; 5: a pool of
+    others; 6: that others leave.
+    """
     match change:
-        case DropNodeSelector() | DropPodRules() | RemoveTaint() | Request():
-            return 1
-        case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
-            return 1
-        case Tolerate():
-            return int(not _is_asked_for(_tainted(change, scenario), scenario, pods))
-        case _:
+        case Uncordon() | ReplaceNodeLabel():
             return 0
+        case Tolerate():
+            return 0 if _is_asked_for(_tainted(change, scenario), scenario, pods) else 5
+        case RemoveTaint():
+            return 5
+        case MovePod():
+            return 1
+        case Request() | CountDevices():
+            return 2
+        case AddNodes():
+            return 4
+        case SetPriority() | EvictPods():
+            return 6
+        case _:
+            return 3
 
 
 def _tainted(change: Tolerate, scenario: Scenario) -> list[Node]:
@@ -114,24 +136,10 @@ def _tainted(change: Tolerate, scenario: Scenario) -> list[Node]:
     return [node for node in nodes if any((each.key, each.value, each.effect) == taint for each in node.taints)]
 
 
-def _devices(nodes: Sequence[Node], scenario: Scenario) -> set[str]:
-    """Extended resources that nodes offer: their names have a domain. Devices that are claimed count as one more."""
-    devices = {name for node in nodes for name, amount in node.allocatable if "/" in name and amount > 0}
-    names = {node.name for node in nodes}
-    slices = scenario.cluster.devices.slices.values()
-    return devices | {_CLAIMED} if any(each.reach.node_name in names for each in slices) else devices
-
-
-def _asked_devices(pods: Sequence[Pod]) -> set[str]:
-    """The same that pods ask for, beside other resources."""
-    asked = {name for pod in pods for name, _ in pod.pod_class.requests}
-    return asked | {_CLAIMED} if any(pod.pod_class.devices is not None for pod in pods) else asked
-
-
 def _spare_devices(node: Node, scenario: Scenario, pods: Sequence[Pod]) -> bool:
     """Whether a node has devices that no pod asks for."""
-    devices = _devices([node], scenario)
-    return bool(devices) and devices.isdisjoint(_asked_devices(pods))
+    offered = devices([node], scenario.cluster.devices.slices.values())
+    return bool(offered) and offered.isdisjoint(asked_devices(pods))
 
 
 def _is_asked_for(nodes: Sequence[Node], scenario: Scenario, pods: Sequence[Pod]) -> bool:
@@ -139,7 +147,8 @@ def _is_asked_for(nodes: Sequence[Node], scenario: Scenario, pods: Sequence[Pod]
     apart = {node.name for node in nodes}
     others = {label for node in scenario.cluster.nodes.values() if node.name not in apart for label in node.labels}
     labels = {label for node in nodes for label in node.labels} - others
-    return not _devices(nodes, scenario).isdisjoint(_asked_devices(pods)) or any(
+    offered = devices(nodes, scenario.cluster.devices.slices.values())
+    return not offered.isdisjoint(asked_devices(pods)) or any(
         each in labels for pod in pods for each in pod.pod_class.node_selector
     )
 
@@ -156,7 +165,7 @@ def size(changes: Sequence[Change], wanted: Sequence[Pod]) -> float:
 
 def _size(change: Change, pods: dict[str, Pod]) -> float:
     match change:
-        case Tolerate() | Uncordon() | ReplaceNodeLabel():
+        case Tolerate() | Uncordon() | ReplaceNodeLabel() | HonorTaints():
             return 1.0
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)

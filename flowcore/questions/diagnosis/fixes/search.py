@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import filterfalse, islice
 
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.answers import Fix
@@ -42,6 +42,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Uncordon,
 )
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
+from flowcore.rules.reasons.preemption import evictions_that_help
 
 #: Most fixes.
 DEFAULT_LIMIT = 5
@@ -50,7 +51,7 @@ _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
 #: Plans more for the least number of new nodes.
 _MOST_NODE_PLANS = 8
 #: Most plans of one sort of changes, so that the others have their turn.
-_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 4
+_MAX_UNCORDONED, _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 1, 5, 4, 2, 4
 #: How many of one sort are enough.
 _ENOUGH = 3
 #: Most plans for a lowest priority.
@@ -70,8 +71,7 @@ def find_fixes(
 ) -> list[Fix]:
     """The cheapest changes that would place waiting pods, each of them planned.
 
-    First come those that place most of the pods, then those by which no pod loses a place, then those with fewer and
-    less important losers, then the smallest changes. An asker is offered no change of an object that they may not read.
+    They are in the order of ``ranking.rank``. An asker is offered no change of an object that they may not read.
 
     Args:
         plan: of the scenario as it is.
@@ -122,10 +122,12 @@ class _Search:
     def run(self, limit: int) -> list[Fix]:
         """The cheapest fixes, at most ``limit``."""
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
-        # Half of the plans are kept for other sorts of changes.
-        self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))
-        self._add_nodes(self._wanted, ())
+        singles = self._by_size(self._relaxed.singles())
+        self._try(filter(_uncordons, singles), _MAX_UNCORDONED, enough=1)
         self._try(self._moves(), _MAX_MOVES, enough=1)
+        # Half of the plans are kept for other sorts of changes.
+        self._try(filterfalse(_uncordons, singles), max(1, self._replanning.left // 2))
+        self._add_nodes(self._wanted, ())
         if self._harmless() < limit:
             self._displace(())
         if not self._harmless():
@@ -151,7 +153,7 @@ class _Search:
 
     def _moves(self) -> Iterable[Proposal]:
         running = self._plan.before.running
-        if len(self._pods) != 1 or running is None:
+        if running is None or self._judge.fits(self._wanted[0]).any():
             return
         leaving = {eviction.pod.key for eviction in self._plan.result.evictions}
         for change in moves(self._scenario, self._wanted[0], self._judge, running, leaving):
@@ -186,15 +188,24 @@ class _Search:
     def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of the pods that would leave for it."""
         levels = priority_levels(self._scenario, self._pods)
-        if not levels:
-            return
-        highest = self._outcome((*before, *at_priority(self._pods, levels[-1])))
+        highest = self._outcome((*before, *at_priority(self._pods, levels[-1]))) if levels else None
         if highest is None or self._left(highest) == len(self._keys):
+            self._try(self._evictions_beside_partners() if not before else (), 1)
             return
         self._offer((*before, *at_priority(self._pods, self._lowest(before, levels, highest))))
         victims = eviction_of_victims(self._plan, highest)
         if victims:
             self._offer((*before, *victims))
+
+    def _evictions_beside_partners(self) -> Iterable[Proposal]:
+        """Evictions that preemption does not come to: it would take a partner of the pod away first."""
+        keys, running = set(self._keys), self._plan.before.running
+        waiting = next((each.pod for each in self._plan.result.unplaced if each.pod.key in keys), None)
+        if waiting is None or running is None:
+            return
+        evictions = evictions_that_help(waiting, running, self._judge.snapshot)
+        if evictions is not None and evictions.partners:
+            yield (EvictPods(sorted(each.key for each in evictions.pods)),)
 
     def _lowest(self, before: Proposal, levels: Sequence[int], highest: PlanDifference) -> int:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
@@ -285,3 +296,7 @@ class _Search:
                 case _:
                     pass
         return True
+
+
+def _uncordons(changes: Proposal) -> bool:
+    return all(isinstance(change, Uncordon) for change in changes)

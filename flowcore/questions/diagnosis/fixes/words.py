@@ -22,6 +22,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     DropNodeSelector,
     DropPodRules,
     EvictPods,
+    HonorTaints,
     MovePod,
     RaiseCap,
     RaiseQueueLimit,
@@ -108,6 +109,9 @@ def _phrase(change: Change, pods: dict[str, Pod], gangs: GangRegistry, *, at_mos
             return f"ask for {change.new_label}={change.new_value}, not {change.label}={change.value}"
         case DropPodRules():
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
+        case HonorTaints():
+            counted = "count only nodes whose taints it tolerates (nodeTaintsPolicy: Honor)"
+            return f"{counted} in its topology spread by {change.topology_key}"
         case ReplaceDeviceSelector():
             return _other_devices(change)
         case DropDeviceConstraint():

@@ -24,6 +24,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     DropPodRules,
     EvictPods,
     FailDomain,
+    HonorTaints,
     MovePod,
     PutObjects,
     PutPolicy,
@@ -87,7 +88,15 @@ def _apply(edits: Edits, change: Change, context: AnswerContext) -> list[str]:
             return notes
         case MovePod():
             change_pods.move(edits, change, context)
-        case SetPriority() | Tolerate() | DropNodeSelector() | ReplaceNodeLabel() | Request() | DropPodRules():
+        case (
+            SetPriority()
+            | Tolerate()
+            | DropNodeSelector()
+            | ReplaceNodeLabel()
+            | Request()
+            | DropPodRules()
+            | HonorTaints()
+        ):
             change_pods.change(edits, change, context)
         case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
             change_claims.change(edits, change, context)

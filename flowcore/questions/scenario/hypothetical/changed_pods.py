@@ -13,13 +13,14 @@ from flowcore.model.selectors import Requirement
 from flowcore.questions.scenario.hypothetical.changes import (
     DropNodeSelector,
     DropPodRules,
+    HonorTaints,
     ReplaceNodeLabel,
     Request,
     SetPriority,
     Tolerate,
 )
 
-PodChange = SetPriority | Tolerate | DropNodeSelector | ReplaceNodeLabel | Request | DropPodRules
+PodChange = SetPriority | Tolerate | DropNodeSelector | ReplaceNodeLabel | Request | DropPodRules | HonorTaints
 
 #: Fields of InterPodConstraints by the names that DropPodRules gives them.
 _RULES = {"affinity": "affinity", "antiAffinity": "anti_affinity", "spread": "spread"}
@@ -47,6 +48,8 @@ def changed(pod: Pod, change: PodChange) -> Pod:
             return _requesting(pod, change)
         case DropPodRules():
             return _without_rules(pod, change)
+        case HonorTaints():
+            return _honoring_taints(pod, change.topology_key)
 
 
 def _without_node_label(pod: Pod, label: str) -> Pod:
@@ -111,6 +114,16 @@ def _without_rules(pod: Pod, change: DropPodRules) -> Pod:
     ]
     rules = msgspec.structs.replace(pod.constraints, **{field: tuple(kept)})
     return msgspec.structs.replace(pod, constraints=None if rules == InterPodConstraints() else rules)
+
+
+def _honoring_taints(pod: Pod, topology_key: str) -> Pod:
+    if pod.constraints is None:
+        return pod
+    spread = tuple(
+        msgspec.structs.replace(rule, honors_taints=True) if rule.topology_key == topology_key else rule
+        for rule in pod.constraints.spread
+    )
+    return msgspec.structs.replace(pod, constraints=msgspec.structs.replace(pod.constraints, spread=spread))
 
 
 def _with_class(pod: Pod, **fields: object) -> Pod:

@@ -185,6 +185,17 @@ class DropPodRules(_Change, frozen=True):
     topology_key: str = ""
 
 
+class HonorTaints(_Change, frozen=True):
+    """A pod's topology spread counts only nodes whose taints it tolerates (``nodeTaintsPolicy: Honor``).
+
+    Attributes:
+        topology_key: of the constraints.
+    """
+
+    pod: str
+    topology_key: str
+
+
 class ReplaceDeviceSelector(_Change, frozen=True):
     """A claim of a pod selects devices by another expression.
 
@@ -272,6 +283,7 @@ Change = (
     | ReplaceNodeLabel
     | Request
     | DropPodRules
+    | HonorTaints
     | ReplaceDeviceSelector
     | DropDeviceConstraint
     | CountDevices

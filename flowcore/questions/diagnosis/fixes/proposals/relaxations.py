@@ -20,6 +20,7 @@ from flowcore.model.constraints import Conflict, Exclusive
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import Pod, Toleration
+from flowcore.questions.diagnosis.fixes.proposals.device_pools import asked_devices, guards_devices
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Wanted
 from flowcore.questions.diagnosis.near_labels import missing_labels
 from flowcore.questions.scenario.hypothetical.changed_pods import changed
@@ -27,6 +28,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Change,
     DropNodeSelector,
     DropPodRules,
+    HonorTaints,
     RaiseCap,
     RemoveTaint,
     ReplaceNodeLabel,
@@ -41,6 +43,10 @@ from flowcore.rules.topology.domains import Domains
 
 #: Taints of these keys say what state a node is in: nobody should tolerate them for one pod.
 _STATE_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+#: Taints of nodes that run the control plane: no fix lets pods of users in.
+_CONTROL_PLANE = frozenset(
+    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "controlplane", "master", "etcd")
+)
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
 #: Most taints that are tried, and most nodes that one fix changes.
@@ -92,7 +98,7 @@ class WithoutRule:
         change: for any pod.
     """
 
-    change: Tolerate | DropNodeSelector | ReplaceNodeLabel | DropPodRules
+    change: Tolerate | DropNodeSelector | ReplaceNodeLabel | DropPodRules | HonorTaints
 
     def lift(self, wanted: Wanted) -> Wanted:
         """The pods without what is given up."""
@@ -279,6 +285,7 @@ def relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
             )
     yield from (WithoutRule(DropNodeSelector("", label)) for label in _labels(pod))
     yield from (LessRequested(resource) for resource, amount in pod.pod_class.requests if amount > 0)
+    yield from (WithoutRule(HonorTaints("", key)) for key in _counts_tainted_nodes(pod))
     yield from (WithoutRule(DropPodRules("", rules, key)) for rules, key in _rules(pod))
     for constraint in wanted.policy.constraints:
         if isinstance(constraint, Conflict | Exclusive) and constraint.max_per_domain:
@@ -289,16 +296,19 @@ def relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
 
 
 def _taints(pod: Pod, snapshot: Snapshot) -> Sequence[Taint]:
-    """Hard taints of nodes that the pod does not tolerate, those that most nodes have first."""
+    """Hard taints of nodes that the pod does not tolerate and might, those that most nodes have first."""
     table = snapshot.table
     counts = np.bincount(table.taint_codes, minlength=len(table.taint_sets)).tolist()
     nodes: dict[Taint, int] = {}
     for taints, count in zip(table.taint_sets, counts, strict=True):
         for taint in taints:
-            wanted = taint.effect in _HARD and not taint.key.startswith(_STATE_TAINTS)
+            wanted = taint.effect in _HARD and taint.key not in _CONTROL_PLANE
+            wanted = wanted and not taint.key.startswith(_STATE_TAINTS)
             if wanted and count and not tolerates(pod.pod_class.tolerations, taint):
                 nodes[taint] = nodes.get(taint, 0) + count
-    return sorted(nodes, key=lambda taint: (-nodes[taint], taint.key, taint.value, taint.effect))[:_MAX_TAINTS]
+    commonest = sorted(nodes, key=lambda taint: (-nodes[taint], taint.key, taint.value, taint.effect))[:_MAX_TAINTS]
+    asked = asked_devices([pod])
+    return [taint for taint in commonest if not guards_devices(taint, asked, snapshot)]
 
 
 def _labels(pod: Pod) -> list[str]:
@@ -307,6 +317,12 @@ def _labels(pod: Pod) -> list[str]:
     for term in pod.pod_class.required_affinity or ():
         keys += [requirement.key for requirement in term.expressions]
     return list(dict.fromkeys(keys))
+
+
+def _counts_tainted_nodes(pod: Pod) -> list[str]:
+    """Topology keys of the pod's spread constraints that count nodes whose taints it does not tolerate."""
+    rules = pod.constraints.spread if pod.constraints is not None else ()
+    return list(dict.fromkeys(rule.topology_key for rule in rules if not rule.honors_taints))
 
 
 def _rules(pod: Pod) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import always
 from flowcore.rules.devices.nameless_claims import without_names
 from flowcore.rules.devices.pod_claims import ClaimRejection, claims_of, named_claims
-from flowcore.rules.filters import dynamic_resources, run_filters
+from flowcore.rules.filters import Verdicts, dynamic_resources, run_filters
 from flowcore.rules.verdicts import VerdictCache
 
 
@@ -121,6 +121,10 @@ class Judge:
             return self._fits(wanted.pod.pod_class, wanted)
         mask = self._fits(_without_claims(wanted.pod), wanted)
         return mask & have_devices(wanted, self.snapshot) if self._patient() else np.zeros_like(mask)
+
+    def verdicts(self, wanted: Wanted) -> Verdicts:
+        """What all filters say of one of these pods as it is."""
+        return run_filters(wanted.pod.pod_class, self.snapshot, wanted.signature, self._cache.run_filter)
 
     def _fits(self, pod_class: PodClass, wanted: Wanted) -> Bools:
         return run_filters(pod_class, self.snapshot, wanted.signature, self._cache.run_filter).fits
