@@ -199,7 +199,10 @@ def test_a_drain_is_a_line_for_each_workload(tmp_path: Path) -> None:
     assert before > after
     found = answer("what-if", "-f", path, "--drain", "a")
     for when in ("before", "after"):
-        assert found[when]["withNode"] + found[when]["waiting"] + found[when]["evicted"] == 8
+        assert found[when]["withNode"] + found[when]["waiting"] == 8
+    assert rows["waiting pods"][:2] == [str(found[when]["waiting"]) for when in ("before", "after")]
+    assert rows["of them evicted"][1] == str(found["after"]["evicted"])
+    assert set(found["waiting"]) >= {f"default/web-{at}" for at in range(3)}
     assert lines[0] == found["inShort"]
     assert "cost" not in rows
     assert "ephemeral-storage" not in rows
@@ -261,6 +264,15 @@ def test_headroom_of_nodes_in_words(tmp_path: Path) -> None:
         in told.stdout
     )
     assert "worth nothing" not in run("headroom", *files, "--unneeded", "0").stdout
+
+
+@pytest.mark.parametrize("command", ["headroom", "audit"])
+def test_nothing_is_said_to_be_free_where_no_pod_is_known(command: str, tmp_path: Path) -> None:
+    """Nodes alone: whoever forgot the pods would be told that all nodes are worth nothing."""
+    done = run(command, "-f", dump(tmp_path, manifest_node("a", "z")))
+    assert done.exit_code == 2
+    assert not done.stdout
+    assert "Error: the files have no Pod: everything counts as free. Dump the cluster with: thalweg dump " in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from support.draw import Case, crowded_cases
 from support.levels import NOW as DUMPED
 from support.levels import scenario_of as dumped
 from support.profiles import examples
-from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
+from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, state_of
+from support.scenario_state import scenario_of as read
 
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
@@ -31,6 +32,11 @@ _BUDGET = {
     "spec": {"selector": {"matchLabels": {"app": "web"}}},
     "status": {"disruptionsAllowed": 1},
 }
+
+
+def scenario_of(objects: Sequence[dict[str, Any]]) -> Scenario:
+    """A scenario with these objects and a pod that has ended: a dump without any pod has no answer."""
+    return read([*objects, manifest_pod("ended") | {"status": {"phase": "Succeeded"}}])
 
 
 def headroom(scenario: Scenario, context: AnswerContext = CONTEXT, **fields: Any) -> HeadroomAnswer:

@@ -159,8 +159,8 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
         ("nodes", before.nodes, after.nodes),
         ("pods with a node", before.with_node, after.with_node),
         ("waiting pods", before.waiting, after.waiting),
+        ("of them evicted", before.evicted, after.evicted),
         ("moved pods", before.moved, after.moved),
-        ("evicted pods", before.evicted, after.evicted),
     ]
     rows = [(name, str(old), str(new), f"{new - old:+d}" if old != new else "") for name, old, new in numbers]
     none = ResourceUse(0, 0)

@@ -21,7 +21,7 @@ from flowcore.questions.audit.findings.stranded_room import stranded_room
 from flowcore.questions.audit.findings.waiting_gangs import waiting_gangs
 from flowcore.questions.audit.findings.waiting_pods import waiting_pods
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.reading.missing_objects import unread_budgets
+from flowcore.questions.scenario.reading.missing_objects import check_for_pods, unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.scenario import Scenario
 from flowcore.questions.scenario.waiting_counts import WaitingCounts, count_waiting
@@ -79,7 +79,12 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) -> AuditAnswer:
-    """Audits a cluster; the scenario is the same as before when this returns."""
+    """Audits a cluster; the scenario is the same as before when this returns.
+
+    Raises:
+        ModelError: a dump has no pods.
+    """
+    check_for_pods(scenario)
     cluster = AuditedCluster(scenario, context.now, query.most_moves, context.models)
     findings, plans = list[AuditFinding](), dict[str, list[WitnessStep]]()
     for finding, steps in _found_in(cluster):

@@ -119,7 +119,7 @@ function Outcome({ answer }) {
     <table class="wide compare card">
       <thead><tr><th></th><th class="number">Without</th><th class="number">With</th><th class="number">Difference</th></tr></thead>
       <tbody>
-        ${[["Pods with a node", "withNode"], ["Waiting pods", "waiting"], ["Moved pods", "moved"], ["Evicted pods", "evicted"], ["Nodes", "nodes"]].map(([title, name]) => html`
+        ${[["Pods with a node", "withNode"], ["Waiting pods", "waiting"], ["Of them evicted", "evicted"], ["Moved pods", "moved"], ["Nodes", "nodes"]].map(([title, name]) => html`
           <tr><th scope="row">${title}</th><td class="number">${count(before[name])}</td><td class="number">${count(after[name])}</td>
             <td class="number">${signed(after[name] - before[name])}</td></tr>`)}
         ${asked.map((name) => html`<${Resource} name=${name} before=${before.resources[name]} after=${after.resources[name]} />`)}

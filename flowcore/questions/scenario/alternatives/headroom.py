@@ -31,7 +31,7 @@ from flowcore.questions.scenario.device_use import asked_for
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario, with_learnt_costs
 from flowcore.questions.scenario.reading.edits import Edits
-from flowcore.questions.scenario.reading.missing_objects import unread_budgets
+from flowcore.questions.scenario.reading.missing_objects import check_for_pods, unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
@@ -151,12 +151,14 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
 
     Raises:
         UnknownName: there is no pod of that name.
-        ModelError: a quantity cannot be read, a number is out of range, or new nodes would not help the gang.
+        ModelError: a quantity cannot be read, a number is out of range, new nodes would not help the gang, or there is
+            no pod in a dump.
     """
     if not 0 <= query.unneeded <= MAX_UNNEEDED:
         raise ModelError("unneeded", f"{query.unneeded}: give a number from 0 to {MAX_UNNEEDED}")
     if not 1 <= query.limit <= MAX_LIMIT:
         raise ModelError("limit", f"{query.limit}: give a number from 1 to {MAX_LIMIT}")
+    check_for_pods(scenario)
     copy = _copy(scenario, query, context)
     plan = plan_scenario(scenario, context.now, context.models)
     before = outcome_of(scenario, plan)
@@ -186,7 +188,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         reason=redacted(count.reason),
         nodes=dict(count.nodes),
         requests={} if copy is None else dict(copy.pod_class.requests),
-        waiting=before.summary.waiting,
+        waiting=before.summary.waiting - before.summary.evicted,
         more_nodes_help=len(helped),
         cost=before.summary.cost,
         scale_ups=sorted(planned, key=lambda shape: (-shape.pods, shape.cost, shape.count)),

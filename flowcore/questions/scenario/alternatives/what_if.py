@@ -45,8 +45,9 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         nodes: number of nodes.
         with_node: number of pods that have a node once the plan is carried out, running pods among them.
-        placed, waiting: numbers of pods that wait now and have a node then, and that have none then.
-        moved, evicted: numbers of pods that run now and have another node then, and that have none then.
+        placed: number of pods that wait now and have a node then.
+        waiting: number of pods that have none then; ``evicted`` of them run now.
+        moved: number of pods that run now and have another node then.
         cost: of the plan.
         bound: see ``RoundResult.lower_bound``.
         certified: the cost is proven to be the least.
@@ -204,7 +205,7 @@ def _summary(
         nodes=len(after.table.nodes),
         with_node=with_node,
         placed=placed,
-        waiting=len(nodes) - with_node - evicted,
+        waiting=len(nodes) - with_node,
         moved=sum(bool(node) and ran.get(key, node) != node for key, node in nodes.items()),
         evicted=evicted,
         cost=result.cost,

@@ -13,11 +13,13 @@ import msgspec
 
 from flowcore.api.gang_parents import kinds_of
 from flowcore.api.kinds import DEVICE_TAINT_RULE, DISRUPTION_BUDGET, HYPER_NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from flowcore.model.errors import ModelError
 from flowcore.model.gang_parents import ParentKey
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
 from flowcore.model.policies import by_precedence
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
+from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
 from flowcore.rules.filters import Verdicts, dynamic_resources
 from flowcore.rules.filters.rejection import Rejection
@@ -57,6 +59,16 @@ def unknown_namespace(scenario: Scenario) -> str:
                     f"namespaces: {_ADD_NAMESPACES}"
                 )
     return ""
+
+
+def check_for_pods(scenario: Scenario) -> None:
+    """Refuses to say what is free or worth nothing where no pod is known.
+
+    Raises:
+        ModelError: a dump has no pods.
+    """
+    if scenario.free_by_omission:
+        raise ModelError("", f"{scenario.free_by_omission}. Dump the cluster with: {DUMP_COMMAND}")
 
 
 def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
