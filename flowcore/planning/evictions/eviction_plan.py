@@ -30,6 +30,7 @@ from flowcore.planning.evictions.order import (
     waited_for,
 )
 from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
 from flowcore.planning.evictions.rules.lasting_rules import LastingRules
@@ -142,17 +143,20 @@ class _EvictionRound:
         restricted = restrict_to_gang_domains(problem, result, waiting)
         self._waiting, demands = affordable(problem, candidate, waiting, restricted)
         highest = max(map(self._highest, self._waiting), default=-(2**31))
-        revocable = _revocable(problem, result, highest)
+        self._dependents = Dependents(result.placements, result.after.pod_index.namespaces)
+        taken_back = revocable(problem, result, self._dependents, highest)
         self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
         if self._is_small:
-            taken = {each.pod.key for each in revocable}
+            taken = {each.pod.key for each in taken_back}
             kept = {each.pod.key for each in result.placements} - taken
             residents = Residents.of(result.after, running, result.placements, kept)
         else:
-            residents = Residents.of(result.after, running, revocable)
+            residents = Residents.of(result.after, running, taken_back)
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
+        #: Keys of placements that come anew, since others that they may need are taken back.
+        self._anew: set[str] = set()
         groups = [entry.group for entry in self._waiting if entry.needs_domain]
         self._tries = DomainTries.of(problem, groups, len(result.after.table.nodes) + len(residents.pods))
         self._moves = MoveEligibility(self._state, problem.policies, modes)
@@ -207,17 +211,12 @@ class _EvictionRound:
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
                     self._place(search, waiting)
-        order = self._drop_what_breaks_rules(search, groups)
-        if self._try_again(search):
-            order = self._drop_what_breaks_rules(search, groups)
-        take_back(self._state, lambda: first_rejected(self._state, order) is None)
-        if self._place_revoked(search):
-            last = self._drop_what_breaks_rules(search, groups)
-            take_back(self._state, lambda: first_rejected(self._state, last) is None)
-        if self._state.changed:
-            self._fill_and_check(search, groups)
-        if self._is_small and self._decide_together(search):
-            self._fill_and_check(search, groups)
+        self._settle(search, groups)
+        for decide_more in (self._try_again, self._place_revoked, self._fill, self._decide_and_fill):
+            changes = self._state.changes
+            decide_more(search)
+            if self._state.changes > changes:
+                self._settle(search, groups)
         search.find_replacements(self._holds)
         return groups
 
@@ -366,23 +365,20 @@ class _EvictionRound:
         """The highest priority of what waits: it chooses victims by that of each pod."""
         return max(self._problem.demands[demand].group.pod_class.priority for demand, _ in waiting.demands)
 
-    def _try_again(self, search: Search) -> bool:
-        """Places pods that rules kept out: others have left and come since. Whether there were any."""
+    def _try_again(self, search: Search) -> None:
+        """Places pods that rules kept out: others have left and come since."""
         demands = {demand for waiting in self._waiting for demand, _ in waiting.demands}
         ruled = demands - plain_demands(self._state, demands)
-        again = [waiting for waiting in self._waiting if any(demand in ruled for demand, _ in waiting.demands)]
-        for waiting in again:
-            self._place(search, waiting)
-        return bool(again)
+        for waiting in self._waiting:
+            if any(demand in ruled for demand, _ in waiting.demands):
+                self._place(search, waiting)
 
-    def _place_revoked(self, search: Search) -> bool:
-        """Places pods whose room goes to others somewhere else. Whether there are any."""
+    def _place_revoked(self, search: Search) -> None:
+        """Places pods whose room goes to others somewhere else."""
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
-        revoked = [pod for pod in self._revoked if pod.key not in arrived]
-        for pod in revoked:
+        for pod in [pod for pod in self._revoked if pod.key not in arrived]:
             demand = self._demand_of[pod.key]
             search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
-        return bool(revoked)
 
     @property
     def _revoked(self) -> list[PendingPod]:
@@ -430,16 +426,50 @@ class _EvictionRound:
             items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
 
-    def _fill_and_check(self, search: Search, groups: Mapping[str, Waiting]) -> None:
-        self._fill(search)
-        arrived = len(self._state.arrivals)
+    def _decide_and_fill(self, search: Search) -> None:
+        """Decides a small round again, and fills the room that is left then."""
+        if self._is_small and self._decide_together(search):
+            self._fill(search)
+
+    def _settle(self, search: Search, groups: Mapping[str, Waiting]) -> None:
+        """Nobody comes whom rules keep out after all, and nobody leaves who need not."""
+        self._judge_dependents_again()
         order = self._drop_what_breaks_rules(search, groups)
-        if len(self._state.arrivals) < arrived:
+        if self._revoked:  # one that stays may keep out who could come at once
+            take_back(self._state, self._passes_all)
+        else:
             take_back(self._state, lambda: first_rejected(self._state, order) is None)
+
+    def _judge_dependents_again(self) -> None:
+        """Placements that may need one that is taken back come anew where they are: so filters are asked about them."""
+        state, residents = self._state, self._state.residents
+        asked: set[int] = set()
+        while True:
+            revoked = [each for each, leaving in state.leaving.items() if leaving.kind is None and each not in asked]
+            if not revoked:
+                return
+            asked.update(revoked)
+            for resident in revoked:
+                for rule in self._dependents.rules(residents.pods[resident].signature):
+                    for placement in self._dependents.by_rule[rule]:
+                        number = self._resident_of[placement.pod.key]
+                        if number not in state.leaving:
+                            state.let_leave(number, EvictionKind.PREEMPTION, state.leaving[resident].for_pods)
+                            self._anew.add(placement.pod.key)
+                            node = int(residents.nodes[number])
+                            state.arrive(placement.pod, self._demand_of[placement.pod.key], node)
+
+    @cached_property
+    def _resident_of(self) -> dict[str, int]:
+        """Number of each placement that is a resident, by the pod's key."""
+        residents = self._state.residents
+        return {pod.key: number for number, pod in enumerate(residents.pods) if not residents.is_running(number)}
 
     def _fill(self, search: Search) -> None:
         """Places what fits into the room that is left in the end: nobody else leaves for it."""
         state = self._state
+        if not state.changed:
+            return
         for waiting in self._waiting:
             checkpoint = state.checkpoint()
             arrived = {arrival.pod.key for arrival in state.arrivals}
@@ -607,7 +637,19 @@ class _EvictionRound:
         first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
         others = f"{first} and {len(for_pods) - 1} others" if len(for_pods) > 1 else first
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
+        if placement.pod.key in self._anew:
+            text = f"Its rules close {placement.node}, as others give their room to {others} of a higher priority."
         return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
+
+    def _left_for(self, resident: int, victims: Mapping[str, Sequence[int]]) -> Sequence[str]:
+        """Keys of the pods that a resident leaves for: those that wait until it has left, and come at once no more.
+
+        Args:
+            victims: see ``waited_for``.
+        """
+        decided = self._state.leaving[resident].for_pods
+        waiting = [key for key, others in victims.items() if resident in others]
+        return [key for key in decided if key in waiting] or decided or waiting
 
     def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
         """Who leaves; ``instead``: see ``_older_stay``."""
@@ -617,8 +659,7 @@ class _EvictionRound:
             Eviction(
                 state.residents.pods[resident],
                 leaving.kind,
-                tuple(dict.fromkeys(instead.get(key, key) for key in leaving.for_pods))
-                or tuple(instead.get(key, key) for key, others in victims.items() if resident in others),
+                tuple(dict.fromkeys(instead.get(key, key) for key in self._left_for(resident, victims))),
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
@@ -659,20 +700,3 @@ def _older_stay(
             kept[cheapest] = replace(younger, pod=left.pod, unscheduled_price=left.price)
             waiting[number] = replace(left, pod=younger.pod, price=younger.unscheduled_price)
     return tuple(kept), tuple(waiting), instead
-
-
-def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:
-    """Placements of lower priority that nothing else of the plan depends on; none whose policy lets age cross."""
-    free = {
-        pod.key
-        for demand in problem.demands
-        if demand.constraints is UNCONSTRAINED
-        and demand.group.pod_class.priority < priority
-        and not demand.policy.unscheduled.aging_crosses_priorities
-        for pod in demand.group.pods
-    }
-    return [
-        placement
-        for placement in result.placements
-        if placement.pod.key in free and not placement.atomic_group and placement.pod.victim is None
-    ]

@@ -49,7 +49,7 @@ def order_arrivals(state: EvictionState) -> ArrivalOrder:
 
 def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
     """Demands for whose pods only resources count, whichever pods leave and come."""
-    everybody = _before(state, state.arrivals)
+    everybody = state.snapshot(leavers_stay=True, arrivals=state.arrivals)
     groups = {demand: state.demands[demand].group for demand in demands}
     return frozenset(
         demand for demand, group in groups.items() if is_plain(group.pod_class, group.signature, everybody)

@@ -10,11 +10,19 @@ from flowcore.planning.evictions.state import EvictionState
 
 
 def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
-    """Lets stay who need not leave; who breaks a rule leaves for its own sake.
+    """Lets stay who need not leave, until nobody more may: one that stays gives its place elsewhere back.
+
+    Who breaks a rule leaves for its own sake.
 
     Args:
         holds: whether every filter still passes for the whole plan; asked only where more than resources may decide.
     """
+    while _take_some_back(state, holds):
+        pass
+
+
+def _take_some_back(state: EvictionState, holds: Callable[[], bool]) -> bool:
+    """Asks each of them once. Whether any stays."""
     pods, arrived = state.residents.pods, {arrival.pod.key for arrival in state.arrivals}
     # A placement does not come back where its pod has got another node.
     for_others = (
@@ -28,6 +36,7 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
         key=lambda resident: (_links_before(state, resident), -pods[resident].priority, pods[resident].started or 0.0),
     )
     done: set[int] = set()
+    any_stays = False
     asked: dict[int, Int64s] = {}
     for arrival in state.arrivals:
         asked[arrival.node] = asked.get(arrival.node, 0) + state.demands[arrival.demand].requests
@@ -46,6 +55,8 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
                 state.leave_again(member, before[member])
         else:
             state.stay_for_good(eviction)
+            any_stays = True
+    return any_stays
 
 
 def _links_before(state: EvictionState, resident: int) -> int:

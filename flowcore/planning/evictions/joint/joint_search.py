@@ -10,7 +10,7 @@ between pods are asked at the end, once for each plan that would be better.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -80,15 +80,16 @@ class JointSearch:
         if len(nodes) > _MOST_NODES or ruled * residents > self._verdicts_left:
             return False
         known = self._standing()
+        limits: dict[str, int] = {}
         for resident in list(state.leaving):
             state.stay(resident)
         state.drop_arrivals({arrival.pod.key for arrival in state.arrivals})
-        limits: dict[str, int] = {}
+        members = {node: self._members(node, limits) for node in nodes}
         plan = Branching(
             self._items,
             self._levels,
             [self._ways(item) for item in self._items],
-            [self._options(node, limits) for node in nodes],
+            [self._options(node, members, limits) for node in nodes],
             limits,
             [self._must_place(item, node) for item, node in zip(self._items, self._before, strict=True)],
             known,
@@ -133,31 +134,41 @@ class JointSearch:
         places = [place for place, node in enumerate(self._nodes) if possible[node]]
         return sorted(places, key=lambda place: -before[self._nodes[place]])
 
-    def _options(self, node: int, limits: dict[str, int]) -> NodeOptions:
-        """Who may leave a node for any of the items; adds the limits that its pods count for."""
-        state, residents = self._state, self._residents
+    def _members(self, node: int, limits: dict[str, int]) -> dict[int, list[str]]:
+        """Who may leave a node for any of the items, each with the limits that it counts for; adds these limits."""
+        residents = self._residents
         highest = max((item.priority for item in self._items if item.preempts), default=-(2**31))
         limits_of: dict[int, list[str]] = {}
-        members = []
         for resident in residents.on(node):
             if not (residents.is_running(resident) and self._eligibility.may_leave(resident, highest)):
                 continue
             known = self._eligibility.limits_of(resident)
             limits |= known
             if all(left > 0 for left in known.values()):
-                members.append(resident)
                 limits_of[resident] = list(known)
-        members = members[-MOST_MEMBERS:]  # of more, the least important ones
+        # Of more, the least important ones.
+        return dict(list(limits_of.items())[-MOST_MEMBERS:])
+
+    def _options(
+        self, node: int, members: Mapping[int, Mapping[int, list[str]]], limits: dict[str, int]
+    ) -> NodeOptions:
+        """What may leave a node for which items; ``members``: who may leave each node."""
+        state, residents, here = self._state, self._residents, list(members[node])
         free = state.free[node].copy()
         for item in self._items:
             if item.resident >= 0 and int(residents.nodes[item.resident]) == node:
                 free += residents.usage[item.resident]
+        elsewhere = [member for place, those in members.items() if place != node for member in those]
         one_of_each = {item.demand: item for item in self._items}
-        must_leave = {demand: self._must_leave(item, node, members) for demand, item in one_of_each.items()}
-        return NodeOptions(residents, members, free, self._items, self._levels, limits_of, limits, must_leave)
+        must_leave = {demand: self._must_leave(item, node, here, elsewhere) for demand, item in one_of_each.items()}
+        return NodeOptions(residents, here, free, self._items, self._levels, members[node], limits, must_leave)
 
-    def _must_leave(self, item: Item, node: int, members: Sequence[int]) -> int:
-        """Members, as bits, beside which rules or ports keep an item out though all the others have left."""
+    def _must_leave(self, item: Item, node: int, members: Sequence[int], elsewhere: Sequence[int]) -> int:
+        """Members, as bits, beside which rules or ports keep an item out though all the others have left.
+
+        Args:
+            elsewhere: who may leave other nodes. A rule about a zone may speak of them, so they have left too.
+        """
         constraints = item.pod.signature.constraints
         if self._checks[item.demand].by_node or not self._checks[item.demand].possible[node]:
             return 0
@@ -166,7 +177,7 @@ class JointSearch:
         return sum(
             1 << bit
             for bit, member in enumerate(members)
-            if not self._is_let_in(item, node, [left for left in members if left != member])
+            if not self._is_let_in(item, node, [*elsewhere, *(left for left in members if left != member)])
         )
 
     def _may_share(self, first: int, second: int, place: int) -> bool:

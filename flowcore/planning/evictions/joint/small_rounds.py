@@ -12,6 +12,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import RoundResult
+from flowcore.rules.filters import static_fits
 
 #: Pods that are decided together; of more, one is decided after the other.
 _MOST_PODS = 8
@@ -24,11 +25,12 @@ def preempting(problem: Problem, waiting: Sequence[Waiting]) -> list[PendingPod]
 
 
 def _possible(problem: Problem, waiting: Sequence[Waiting]) -> list[tuple[int, PendingPod]]:
-    """Waiting pods, each with its demand, that some node could hold."""
-    pods = []
+    """Waiting pods, each with its demand, that some node could hold: who keeps them out may leave."""
+    pods, snapshot = [], problem.snapshot
     for number, members in (entry for each in waiting for entry in each.demands):
-        demand = problem.demands[number]
-        if (demand.allowed & demand.could_be_held(problem.snapshot)).any():
+        demand, group = problem.demands[number], problem.demands[number].group
+        allowed = static_fits(group.pod_class, group.signature, snapshot, problem.cache.run_filter)
+        if (allowed & demand.could_be_held(snapshot)).any():
             pods += [(number, pod) for pod in members]
     return pods
 
