@@ -12,6 +12,7 @@ from flowcore.api.node_features import declared_features
 from flowcore.model.errors import ModelError
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
+from flowcore.model.policies import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
 from flowcore.model.shared_gpus import HAMI_GPUS, without_hami_gpus
@@ -129,6 +130,9 @@ def to_node(wire: WireNode, intern: Interner, images: _Images | None = None) -> 
         report=Report(
             images=_to_images(status.images, intern) if images is None else images,
             bandwidth=_measured_bandwidth(annotations.get(MEASURED_BANDWIDTH)),
+            keeps_pods=next(
+                (name for name in (DO_NOT_DISRUPT, SCALE_DOWN_DISABLED) if annotations.get(name) == "true"), ""
+            ),
         ),
     )
 

@@ -14,7 +14,15 @@ from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNode
 from flowcore.api.volumes import WireVolume
 from flowcore.model.data import DATA
 from flowcore.model.numa import NUMA
-from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
+from flowcore.model.policies import (
+    CHECKPOINTED_AT,
+    DO_NOT_DISRUPT,
+    DURING_EXECUTION,
+    EVICTABLE,
+    PLANNED,
+    REPLACES,
+    SAFE_TO_EVICT,
+)
 from flowcore.model.shared_gpus import KAI_FRACTION, KAI_MEMORY
 
 
@@ -183,6 +191,8 @@ class WirePodAnnotations(WireGangAnnotations):
     planned: str | None = msgspec.field(default=None, name=PLANNED)
     replaces: str | None = msgspec.field(default=None, name=REPLACES)
     evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
+    safe_to_evict: Any = msgspec.field(default=None, name=SAFE_TO_EVICT)
+    do_not_disrupt: Any = msgspec.field(default=None, name=DO_NOT_DISRUPT)
     during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
     checkpointed_at: str | None = msgspec.field(default=None, name=CHECKPOINTED_AT)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")

@@ -24,7 +24,14 @@ from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import CLOSED_GATES, Pod, PodClass
-from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
+from flowcore.model.policies import (
+    DO_NOT_DISRUPT,
+    DURING_EXECUTION,
+    EVICTABLE,
+    GATE,
+    SAFE_TO_EVICT,
+    DuringExecution,
+)
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resource_claims import ClaimingPod
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
@@ -248,12 +255,25 @@ def _immovable_reason(meta: WirePodMeta, status: WirePodStatus, controller: Wire
         return f"it belongs to a {controller.kind}"
     if reading.pod_class.priority >= _SYSTEM_CRITICAL:
         return "it is system-critical"
-    if annotations is not None and annotations.evictable is not None:
-        if annotations.evictable == "false":
-            return f"its annotation {EVICTABLE} says so"
-        if annotations.evictable != "true":
-            return f"its annotation {EVICTABLE} is neither true nor false"
-    return reading.storage_reason
+    return _annotated_reason(annotations) or reading.storage_reason
+
+
+def _annotated_reason(annotations: WirePodAnnotations | None) -> str:
+    """The annotation that keeps a pod where it is, ours or one of Cluster Autoscaler or Karpenter; "": none does."""
+    if annotations is None:
+        return ""
+    # Karpenter takes a time for which this holds, too: the pod stays then for good.
+    kept = annotations.do_not_disrupt not in (None, "", "false")
+    for name, says_so in (
+        (EVICTABLE, annotations.evictable == "false"),
+        (SAFE_TO_EVICT, annotations.safe_to_evict == "false"),
+        (DO_NOT_DISRUPT, kept),
+    ):
+        if says_so:
+            return f"its annotation {name} says so"
+    if annotations.evictable not in (None, "true"):
+        return f"its annotation {EVICTABLE} is neither true nor false"
+    return ""
 
 
 def _replaces(annotations: WirePodAnnotations | None) -> str | None:

@@ -26,6 +26,7 @@ class NodeReport(msgspec.Struct, array_like=True):
     node: str
     images: tuple[int, ...]
     bandwidth: int | None
+    keeps_pods: str = ""
 
 
 class ClusterChanges(msgspec.Struct):
@@ -73,7 +74,7 @@ class ClusterChanges(msgspec.Struct):
         positions: dict[tuple[str, int], int] = {}
         for node, report in reports:
             images = tuple(positions.setdefault(image, len(positions)) for image in report.images)
-            self.reports.append(NodeReport(node, images, report.bandwidth))
+            self.reports.append(NodeReport(node, images, report.bandwidth, report.keeps_pods))
             yield
         self.images = list(positions)
 
@@ -81,7 +82,10 @@ class ClusterChanges(msgspec.Struct):
         """Node name and report of each node whose report changed."""
         images = self.images
         for report in self.reports:
-            yield report.node, Report(tuple(images[place] for place in report.images), report.bandwidth)
+            yield (
+                report.node,
+                Report(tuple(images[place] for place in report.images), report.bandwidth, report.keeps_pods),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ def to_running_pod(
     if not unevictable_reason and len(budgets) > 1:
         unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
     # Its class may be backed by devices that cannot be planned.
+    stays = immovable_reason(cluster, pod)
     replacement = "" if policy is None or not pod.extended else cluster.as_waiting(pod).unsupported_reason
     return RunningPod(
         key=pod.key,
@@ -47,12 +48,20 @@ def to_running_pod(
         owner=pod.owner,
         gang="" if pod.gang is None else leaves_with(cluster, pod.gang.key),
         budgets=budgets,
-        immovable_reason=_immovable_reason(pod, policy, now, replacement),
+        immovable_reason=_immovable_reason(pod, policy, now, stays, replacement),
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
-        during_execution=_during_execution(pod, policy, replacement),
+        during_execution=_during_execution(pod, policy, stays or replacement),
         checkpointed=pod.checkpointed,
     )
+
+
+def immovable_reason(cluster: Cluster, pod: Pod) -> str:
+    """Why nothing moves a running pod, whatever policies say: by itself or by its node; "": something may."""
+    node = cluster.nodes.get(pod.node_name)
+    if pod.immovable_reason or node is None or not node.report.keeps_pods:
+        return pod.immovable_reason
+    return f"annotation {node.report.keeps_pods} of node {node.name} says so"
 
 
 def is_future_checkpoint(checkpointed: float, now: float) -> bool:
@@ -60,28 +69,27 @@ def is_future_checkpoint(checkpointed: float, now: float) -> bool:
     return checkpointed > now + MAX_FUTURE
 
 
-def _during_execution(pod: Pod, policy: Policy | None, replacement: str) -> DuringExecution:
+def _during_execution(pod: Pod, policy: Policy | None, obstacle: str) -> DuringExecution:
     """A pod that is never moved stays, and so does one whose policy only observes.
 
     Its age and ``spec.rescheduling.mode`` do not matter.
 
     Args:
-        replacement: why another pod in its place would not be planned; "": it would.
+        obstacle: why nothing moves it, or why another pod in its place would not be planned; "": neither.
     """
     if policy is not None and ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
         return DuringExecution.IGNORE
-    unplanned = pod.unsupported_reason or pod.pod_class.volumes or replacement
-    stays = pod.immovable_reason or pod.gang is not None or unplanned
+    stays = obstacle or pod.gang is not None or pod.unsupported_reason or pod.pod_class.volumes
     if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE
     return pod.during_execution or policy.during_execution
 
 
-def _immovable_reason(pod: Pod, policy: Policy | None, now: float, replacement: str) -> str:
+def _immovable_reason(pod: Pod, policy: Policy | None, now: float, stays: str, replacement: str) -> str:
     if policy is None or policy.rescheduling.mode is ReschedulingMode.OFF:
         return "no policy moves it"
-    if pod.immovable_reason:
-        return pod.immovable_reason
+    if stays:
+        return stays
     if pod.gang is not None:
         return "it belongs to a gang"
     if pod.unsupported_reason:

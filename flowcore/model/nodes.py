@@ -30,10 +30,12 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         images: name and bytes of each image that it holds (status.images); an image with two names is there twice.
         bandwidth: bits per second that an agent measured on its network (MEASURED_BANDWIDTH), None where none did.
+        keeps_pods: the annotation by which people keep its pods from leaving it for the sake of others; "": none.
     """
 
     images: tuple[tuple[str, int], ...] = ()
     bandwidth: int | None = None
+    keeps_pods: str = ""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):

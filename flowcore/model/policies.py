@@ -27,6 +27,13 @@ PLANNED = "scheduling.thalweg/nominated"
 WOKEN = "scheduling.thalweg/woken"
 #: Annotation of a running pod: "false": it is never moved to another node.
 EVICTABLE = "scheduling.thalweg/evictable"
+#: What people write already to keep a pod where it runs: Cluster Autoscaler and Karpenter then evict it not either.
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+#: The same of a node: these two evict pods only to remove or replace it.
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+#: All annotations by which people keep running pods where they are.
+KEEPING = (EVICTABLE, SAFE_TO_EVICT, DO_NOT_DISRUPT, SCALE_DOWN_DISABLED)
 #: Annotation of a running pod: when its work was last saved, as RFC 3339 says. What it did before is not lost.
 CHECKPOINTED_AT = "scheduling.thalweg/checkpointed-at"
 #: Annotation of a pod: a value of DuringExecution that counts in place of its policy's.

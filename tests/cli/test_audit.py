@@ -57,6 +57,25 @@ def test_pods_wait_though_a_move_makes_room(tmp_path: Path) -> None:
     assert verified(tmp_path, audit, dump) == 0
 
 
+@pytest.mark.parametrize("where", ["pods", "nodes"])
+@pytest.mark.parametrize(
+    "annotation", ["cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"]
+)
+def test_pods_that_people_keep_are_not_moved(tmp_path: Path, annotation: str, where: str) -> None:
+    """By their own annotation or by that of their node: the plan is the one without moves."""
+    value = "true" if where == "nodes" or "karpenter" in annotation else "false"
+    if where == "nodes":
+        annotation = annotation.replace("safe-to-evict", "scale-down-disabled")
+    objects = small()
+    for each in objects:
+        if (each["kind"] == "Node") == (where == "nodes"):
+            each["metadata"]["annotations"] = {annotation: value}
+    audit = audit_of(tmp_path / "now.json", objects)
+    assert finding(audit, "WaitingPods")["atLeast"] == 1
+    assert [step["action"] for step in audit["plans"]["WaitingPods"]] == ["Place"]
+    assert finding(audit, "EmptyNodes")["atLeast"] == 0
+
+
 Change = Callable[[dict[str, Any]], None]
 
 

@@ -7,7 +7,14 @@ import pytest
 from support.cli import Manifest, node, plan_of, pod, thalweg
 from thalweg.plans.evictions import WHY
 
-from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, EVICTABLE
+from flowcore.model.policies import (
+    CHECKPOINTED_AT,
+    DO_NOT_DISRUPT,
+    DURING_EXECUTION,
+    EVICTABLE,
+    SAFE_TO_EVICT,
+    SCALE_DOWN_DISABLED,
+)
 from flowcore.model.running_pods import EvictionKind
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
@@ -222,8 +229,11 @@ def test_a_policy_moves_or_proposes() -> None:
         {"ownerReferences": []},
         {"annotations": {EVICTABLE: "false"}},
         {"annotations": {EVICTABLE: "perhaps"}},
+        {"annotations": {SAFE_TO_EVICT: "false"}},
+        {"annotations": {DO_NOT_DISRUPT: "true"}},
+        {"annotations": {DO_NOT_DISRUPT: "5m"}},
     ],
-    ids=["DaemonSet", "bare", "annotated", "unreadable"],
+    ids=["DaemonSet", "bare", "annotated", "unreadable", "safe to evict", "do not disrupt", "for some minutes"],
 )
 def test_who_is_never_moved(change: Manifest) -> None:
     """Pods of DaemonSets, pods without a controller and pods annotated against it stay, whoever waits."""
@@ -232,6 +242,67 @@ def test_who_is_never_moved(change: Manifest) -> None:
         each["metadata"] |= change
     answer = plan_of(*nodes, *pods, LARGE, arguments=("--reschedule",))
     assert (answer["evicted"], answer["placements"]) == ({}, {})
+
+
+def annotated(object_: Manifest, **annotations: str) -> Manifest:
+    return {**object_, "metadata": {**object_["metadata"], "annotations": annotations}}
+
+
+#: What people write on pods and nodes for Cluster Autoscaler and Karpenter.
+KEPT = [{SAFE_TO_EVICT: "false"}, {DO_NOT_DISRUPT: "true"}]
+KEPT_NODES = [{SCALE_DOWN_DISABLED: "true"}, {DO_NOT_DISRUPT: "true"}]
+
+
+@pytest.mark.parametrize("annotations", KEPT_NODES)
+def test_nobody_is_moved_off_a_node_that_is_kept(annotations: dict[str, str]) -> None:
+    """The pod of the other node moves; none does where both are kept."""
+    a, b, p, q = HOLES
+    kept = annotated(a, **annotations)
+    assert list(plan_of(kept, b, p, q, LARGE, arguments=("--reschedule",))["evicted"]) == ["default/q"]
+    both = plan_of(kept, annotated(b, **annotations), p, q, LARGE, arguments=("--reschedule",))
+    assert (both["evicted"], both["placements"]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "annotations", [{SAFE_TO_EVICT: "true"}, {DO_NOT_DISRUPT: "false"}, {"karpenter.sh/do-not-evict": "true"}]
+)
+def test_other_values_keep_nobody(annotations: dict[str, str]) -> None:
+    """Nor do annotations of other names."""
+    pods = [annotated(each, **annotations) for each in HOLES[2:]]
+    assert len(plan_of(*HOLES[:2], *pods, LARGE, arguments=("--reschedule",))["evicted"]) == 1
+
+
+@pytest.mark.parametrize("annotations", KEPT)
+def test_a_pod_that_is_kept_is_preempted_all_the_same(annotations: dict[str, str]) -> None:
+    """As by kube-scheduler."""
+    kept = annotated(running("low"), **annotations)
+    assert list(plan_of(node("a"), kept, URGENT)["evicted"]) == ["default/low"]
+
+
+@pytest.mark.parametrize("rules", ["Replace", "Evict"])
+@pytest.mark.parametrize("annotations", KEPT)
+def test_a_pod_that_is_kept_leaves_for_no_rule(annotations: dict[str, str], rules: str) -> None:
+    """Nor does one on a node that is kept."""
+    misplaced = running("p", "2", nodeSelector={"kubernetes.io/hostname": "b"})
+    asking = policy(delivery="Extender", duringExecution={"rules": rules})
+    assert plan_of(node("a"), node("b"), annotated(misplaced, **annotations), asking)["evicted"] == {}
+    assert plan_of(annotated(node("a"), **KEPT_NODES[0]), node("b"), misplaced, asking)["evicted"] == {}
+    assert list(plan_of(node("a"), node("b"), misplaced, asking)["evicted"]) == ["default/p"]
+
+
+@pytest.mark.parametrize("annotations", KEPT)
+def test_why_says_which_annotation_is_in_the_way(annotations: dict[str, str]) -> None:
+    """And offers no move of such a pod."""
+    pods = [annotated(each, **annotations) for each in HOLES[2:]]
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*HOLES[:2], *pods, LARGE]})
+    done = thalweg("why", "default/large", "-f", "-", stdin=dump)
+    assert f"no policy moves it: its annotation {next(iter(annotations))} says so" in " ".join(done.stdout.split())
+    assert "Move default/" not in done.stdout
+    kept_nodes = [annotated(each, **KEPT_NODES[0]) for each in HOLES[:2]]
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*kept_nodes, *HOLES[2:], LARGE]})
+    done = thalweg("why", "default/large", "-f", "-", stdin=dump)
+    assert f"annotation {SCALE_DOWN_DISABLED} of node a says so" in " ".join(done.stdout.split())
+    assert "Move default/" not in done.stdout
 
 
 def test_budgets_keep_pods_from_being_moved() -> None:

@@ -311,12 +311,14 @@ def test_few_trials_find_many_nodes() -> None:
     [
         {"owner": ""},
         {"annotations": {"scheduling.thalweg/evictable": "false"}},
+        {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+        {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
         {
             "owner": "StatefulSet",
             "annotations": {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "1"},
         },
     ],
-    ids=["no controller", "not evictable", "gang"],
+    ids=["no controller", "not evictable", "not safe to evict", "not to be disrupted", "gang"],
 )
 def test_a_node_that_a_pod_may_not_leave_is_needed(kept: dict[str, Any]) -> None:
     """Nobody would make the pod anew, its owner forbids it, or it belongs to a gang."""

@@ -21,9 +21,9 @@ from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEO
 
 from flowcore.model.data import DATA
 from flowcore.model.devices import DeviceClass, with_devices
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import STEERED_NAME
+from flowcore.model.policies import DO_NOT_DISRUPT, STEERED_NAME
 from flowcore.model.queues import Queue
 from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.model.running_pods import EvictionKind, RecentMove
@@ -356,6 +356,14 @@ def test_a_place_that_does_not_hold_when_the_plan_arrives(change: Callable[[Scen
     scene = Scene()
     scene.plan_move(meanwhile=lambda: change(scene))
     assert not scene.ledger.reservations
+    assert not scene.evictions()
+    assert not scene.moves()
+
+
+def test_a_node_that_is_kept_when_the_plan_arrives() -> None:
+    """Its annotation came meanwhile: the move is dropped."""
+    scene = Scene()
+    scene.plan_move(meanwhile=lambda: scene.node("a", report=Report(keeps_pods=DO_NOT_DISRUPT)))
     assert not scene.evictions()
     assert not scene.moves()
 

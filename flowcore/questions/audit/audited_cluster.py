@@ -1,7 +1,7 @@
 """The cluster that is audited: the room, who waits, and who of those that run may be moved, whatever policies say.
 
 Whoever placed the pods, an audit asks what a plan could do. So every running pod moves that has somebody to replace it
-and nothing that keeps it on its node (``Pod.immovable_reason``), up to a number of moves.
+and nothing that keeps it on its node (``immovable_reason``), up to a number of moves.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.running import immovable_reason
 from flowcore.costs import CostModel
 from flowcore.model.policies import (
     OBSERVED,
@@ -120,8 +121,11 @@ class AuditedCluster:
     @cached_property
     def movable(self) -> tuple[RunningPod, ...]:
         """Those that plans of a bound may move: more than a witness moves, which keeps budgets and gangs too."""
-        pods = self.scenario.cluster.pods
-        return tuple(pod for pod in self.running if not (pods[pod.key].static or pods[pod.key].immovable_reason))
+        cluster = self.scenario.cluster
+        pods = cluster.pods
+        return tuple(
+            pod for pod in self.running if not (pods[pod.key].static or immovable_reason(cluster, pods[pod.key]))
+        )
 
     @cached_property
     def keeping_plan(self) -> RoundResult:

@@ -10,6 +10,7 @@ from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
 from flowcore.questions.diagnosis.evidence import in_the_way, step_for_claims
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
+from flowcore.questions.diagnosis.kept_pods import kept_there
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_device_classes, missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
@@ -81,6 +82,8 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
         by_room = node_resources_fit.NAME in out.filters
         nearest = best_node(pod.unplaced.pod.pod_class, pod.plan.result.after, nodes) if by_room else int(nodes[0])
         evidence.append(_opens(pod, out, nearest))
+        if by_room:
+            evidence.extend(kept_there(pod, nearest))
         step = " ".join(STEPS[name] for name in out.filters)
     evidence.extend(nobody_leaves(pod))
     if of_claims := step_for_claims(pod):

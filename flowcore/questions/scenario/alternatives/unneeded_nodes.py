@@ -56,10 +56,10 @@ def unneeded_nodes(
 ) -> UnneededNodes:
     """Looks for such nodes, by plans; the scenario is the same as before when this returns.
 
-    A node is left alone if a pod there may not move (``Pod.immovable_reason``), belongs to a gang or has volumes, and
-    if PodDisruptionBudgets let too few of the pods go. So is one that would have room for a pod that waits once its
-    pods are gone: that pod may get it. A cordoned node offers nothing, and one of the control plane is not for pods:
-    neither is named.
+    A node is left alone if a pod there may not move (``immovable_reason``), belongs to a gang or has volumes, and if
+    PodDisruptionBudgets let too few of the pods go. So is one that an annotation keeps, and one that would have room
+    for a pod that waits once its pods are gone: that pod may get it. A cordoned node offers nothing, and one of the
+    control plane is not for pods: neither is named.
 
     Args:
         plan, before: of the scenario as it is.
@@ -129,7 +129,8 @@ class _Search:
         loads = {
             node.name: len(self._leaving[node.name]) + planned[node.name]
             for node in self._scenario.cluster.nodes.values()
-            if not (node.unschedulable or node.problem or node.name in wanted or _is_of_control_plane(node))
+            if not (node.unschedulable or node.problem or node.report.keeps_pods or node.name in wanted)
+            and not _is_of_control_plane(node)
             and all(map(_may_move, self._leaving[node.name]))
         }
         return sorted(loads, key=lambda name: (loads[name], name))

@@ -69,6 +69,8 @@ class RunningPodsTracker:
         self._passing: set[str] = set()
         self._policies: tuple[Policy, ...] = ()
         self._queues: object = None
+        #: By node, the annotation that keeps its pods there.
+        self._keeping: dict[str, str] = {}
         #: Whether any of the sent pods may read otherwise: namespaces changed while nothing was sent.
         self._stale = False
 
@@ -103,8 +105,9 @@ class RunningPodsTracker:
             self._stale |= bool(namespaces)
             return changes
         policies, tree = tuple(cluster.policies.ordered), cluster.queues.tree
-        anew = self._stale or (policies, tree) != (self._policies, self._queues)
-        self._policies, self._queues, self._stale = policies, tree, False
+        keeping = {node.name: kept for node in cluster.nodes.values() if (kept := node.report.keeps_pods)}
+        anew = self._stale or (policies, tree, keeping) != (self._policies, self._queues, self._keeping)
+        self._policies, self._queues, self._keeping, self._stale = policies, tree, keeping, False
         read = _Read(self._state.unevictable_reasons(self._clock()), self._wall_clock())
         leaving: set[str] = set()
         names: dict[GangKey, str] = {}

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import immovable_reason
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
@@ -110,7 +111,7 @@ def reserve_place(
     """
     cluster, ledger, node = state.cluster, state.ledger, eviction.to
     policy, departure = state.policy_of(victim), Departure(eviction.kind)
-    owner = _owner(policy, victim, departure)
+    owner = _owner(cluster, policy, victim, departure)
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
     placeholder = _placeholder(cluster, victim)
@@ -139,11 +140,11 @@ def _fits(state: VictimsState, placeholder: Pod, node: str, earlier: Sequence[Vi
     return fits_after(state.cluster, state.ledger, placeholder, node, [record.pod.key for record in earlier])
 
 
-def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
+def _owner(cluster: Cluster, policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
     """Owner of the place; None: we do not place the replacement, or the pod is not to be moved."""
     if policy is None or (departure is Departure.MIGRATION and policy.rescheduling.mode is not ReschedulingMode.ACT):
         return None
-    if departure in MOVES and victim.immovable_reason:
+    if departure in MOVES and immovable_reason(cluster, victim):
         return None
     return delivery_of(policy).owner
 
@@ -191,7 +192,7 @@ def is_place_kept(state: VictimsState, key: str) -> bool:
     victim = cluster.pods.get(move.victim.key, move.victim)
     policy = cluster.policies.of(victim, cluster.namespaces)
     return (
-        _owner(policy, victim, move.departure) is reservation.owner
+        _owner(cluster, policy, victim, move.departure) is reservation.owner
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, key)
         and (key not in ledger.awaiting or (victim.key in ledger.victims and stays(cluster, move.victim)))

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
+from flowcore.cluster.running import immovable_reason
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
 from flowcore.model.pods import IMMOVABLE_BY_CLAIMS
@@ -145,6 +146,6 @@ def _may_move(scenario: Scenario, pod: RunningPod, running: RunningPods) -> bool
         and not pod.gang
         and not pod.unevictable_reason
         # People may do what plans do not: a volume that both nodes reach goes with its pod.
-        and known.immovable_reason in ("", IMMOVABLE_BY_CLAIMS)
+        and immovable_reason(scenario.cluster, known) in ("", IMMOVABLE_BY_CLAIMS)
         and all(running.budgets.get(budget, 0) > 0 for budget in pod.budgets)
     )
