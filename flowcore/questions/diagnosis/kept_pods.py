@@ -17,12 +17,12 @@ def kept_there(pod: UnplacedCase, node: int) -> tuple[str, ...]:
     requests, cluster = after.vector(pod.unplaced.pod.pod_class.requests), pod.scenario.cluster
     asked, name = requests > 0, after.table.nodes[node].name
     kept = []
-    for there in running.pods if running is not None else ():
-        if there.node == name and pod.context.may_name(there.key):
-            usage, reason = after.vector(there.usage), immovable_reason(cluster, cluster.pods[there.key])
+    for resident in () if running is None else running.pods:
+        if resident.node == name and pod.context.may_name(resident.key):
+            usage, reason = after.vector(resident.usage), immovable_reason(cluster, cluster.pods[resident.key])
             makes_room = (after.free[node] + usage >= requests)[asked].all()
             if makes_room and any(annotation in reason for annotation in KEEPING):
-                kept.append((float((usage / requests.clip(1))[asked].sum()), there.key, reason))
+                kept.append((float((usage / requests.clip(1))[asked].sum()), resident.key, reason))
     if not kept:
         return ()
     _, key, reason = min(kept)
