@@ -1,6 +1,7 @@
 """The page on what is not a usual dump: recorded rounds, a cluster of nothing, strange names, a view that was away."""
 
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,8 @@ expect.set_options(timeout=PATIENCE)
 #: From right to left, with a mark that turns the direction of what follows; a picture; as long as a name may be.
 STRANGE = ("מטען\u202eabc", "pod-🚢", "n" * 253, '"><svg onload=alert(1)>')
 POLICIES = 2000
+#: Longer than there is room for on a phone.
+LONG = "nightly-archive-of-all-orders-of-the-whole-company"
 
 
 def dump(folder: Path, *objects: dict) -> Path:
@@ -42,6 +45,11 @@ def record(folder: Path, *crowds: Snapshot) -> None:
         request = request_of(crowd)
         reply = run_request(Replica(), request)
         writer.write(msgspec.structs.replace(request, number=number), msgspec.structs.replace(reply, number=number))
+
+
+def as_shown(name: str) -> str:
+    """A name as the page has it: a mark that turns the direction of what follows is an escape."""
+    return name.replace("\u202e", "\\u202e")
 
 
 def figure(page: Page, name: str) -> str:
@@ -111,7 +119,7 @@ def test_audits_of_an_operator(context: BrowserContext, tmp_path: Path) -> None:
         rows = page.locator(".scroll table").nth(1).locator("tbody tr")
         expect(rows).to_have_count(3)
         expect(rows.first).to_contain_text("p2")
-        expect(rows.first).to_contain_text(STRANGE[0])
+        expect(rows.first).to_contain_text(as_shown(STRANGE[0]))
     assert view.unexpected() == []
 
 
@@ -149,8 +157,8 @@ def test_strange_names_and_thousands_of_policies(context: BrowserContext, tmp_pa
         view = watched(context, address)
         for name in STRANGE:
             page = view.open("Pending")
-            page.get_by_role("link", name=f"default/{name}", exact=True).click()
-            expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{name}")
+            page.get_by_role("link", name=f"default/{as_shown(name)}", exact=True).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{as_shown(name)}")
             expect(page.get_by_label("Why it waits")).to_contain_text("Insufficient cpu")
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         page.set_viewport_size({"width": 400, "height": 700})
@@ -159,11 +167,121 @@ def test_strange_names_and_thousands_of_policies(context: BrowserContext, tmp_pa
             expect(page.get_by_role("heading", level=1).first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), title
         page = view.open("Policies")
-        expect(page.get_by_text(f"of {POLICIES + 1} shown")).to_be_visible()
+        expect(page.get_by_text(f"of {POLICIES + 2} shown")).to_be_visible()  # two are built in
         assert page.locator(".card").count() < POLICIES
         page.get_by_label("Find").fill("policy-1999")
         expect(page.get_by_role("heading", name="policy-1999")).to_be_visible()
         expect(page.locator(".card")).to_have_count(1)
+        assert view.unexpected() == []
+
+
+def crowded() -> list[dict]:
+    """Pods of another scheduler: one leaves and one moves for an urgent one, others wait for different things."""
+    runs = []
+    for name, place, cpu in (("a", "n0", "1"), ("b", "n0", "3"), ("c", "n1", "6")):
+        each = pod(name, cpu, nodeName=place, priority=0 if place == "n0" else 5000, status={"phase": "Running"})
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
+        runs.append(each)
+    waits = [
+        pod("urgent", "4", priority=1000, schedulerName="default-scheduler"),
+        *(pod(f"{LONG}-{number}", "9", schedulerName="default-scheduler") for number in range(3)),
+    ]
+    for each in waits[1:]:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": LONG, "uid": LONG, "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
+        each["metadata"]["annotations"] = {"scheduling.thalweg/gang": LONG, "scheduling.thalweg/gang-min-member": "3"}
+    label = pod("label", "1", nodeSelector={"disk": "ssd"}, schedulerName="default-scheduler")
+    return [node("n0", "4"), node("n1", "8"), *runs, *waits, label]
+
+
+def test_a_dump_shows_its_audit_and_what_its_plan_costs(context: BrowserContext, tmp_path: Path) -> None:
+    """Its only round needs no chart; who leaves, whose pods these are and what is short stand on the first screen."""
+    with viewing("-f", dump(tmp_path, *crowded())) as address:
+        view = watched(context, address)
+        page = view.open("Flow")
+        expect(page.locator(figure(page, "Would leave"))).to_have_text("2 1 move")
+        expect(page.locator(figure(page, "Gap"))).to_have_text("\N{EN DASH}")
+        words = page.locator(".in-words")
+        expect(words).to_contain_text("5 pods wait: 1 gets a node, 4 have none.")
+        expect(words).to_contain_text("default-scheduler binds them. Thalweg changes nothing.")
+        left = page.locator("g.block.left")
+        expect(left).to_have_count(2)
+        expect(page.locator("g.block.left text").filter(has_text="node labels")).to_be_visible()
+        left.filter(has_text="node labels").click()
+        expect(page.locator("table.workloads tbody tr")).to_have_count(1)
+        page = view.open("Rounds")
+        expect(page.locator("table.rounds tbody tr")).to_have_count(1)
+        assert page.locator("canvas").count() == 0
+        page = view.open("Regret")
+        findings = page.get_by_role("table", name="Findings")
+        expect(findings.get_by_role("row", name="Pods that wait and could run")).to_contain_text("5 pods wait; no plan")
+        assert page.locator("canvas").count() == 0
+        page.goto(f"{view.origin}/#/pod/default/urgent")
+        expect(page.get_by_text("No policy governs this pod: default-scheduler binds it.")).to_be_visible()
+        page.get_by_role("link", name="default/b", exact=True).click()
+        expect(page.get_by_text("It leaves for default/urgent.")).to_be_visible()
+        expect(page.get_by_text(re.compile("Its replacement goes to n1|No node is planned for"))).to_be_visible()
+        assert view.unexpected() == []
+
+
+@pytest.mark.parametrize("path", ["pods/default/urgent", "pod/urgent", "pod/default/urgent/x", "flow/x", "%zz", "x"])
+def test_an_address_of_no_page_is_said(context: BrowserContext, tmp_path: Path, path: str) -> None:
+    """No other page is shown in its place."""
+    with viewing("-f", dump(tmp_path, node("n0"))) as address:
+        view = watched(context, address)
+        page = view.open("Flow")
+        page.goto(f"{view.origin}/#/{path}")
+        expect(page.get_by_role("heading", level=1)).to_have_text("No such page")
+        expect(page.get_by_text("This address leads to no page")).to_contain_text(f"#/{path}")
+        assert view.unexpected() == []
+
+
+def test_on_a_phone(context: BrowserContext, tmp_path: Path) -> None:
+    """The head is one row, names keep their ends, and what is said of a name stands below it, inside the window."""
+    with viewing("-f", dump(tmp_path, *crowded())) as address:
+        view = watched(context, address)
+        view.page.set_viewport_size({"width": 390, "height": 844})
+        page = view.open("Flow")
+        label = page.locator("g.block.class text").filter(has_text="…").first
+        expect(label).to_contain_text("company")
+        header = page.locator("header").bounding_box()
+        logo = page.locator(".brand img").bounding_box()
+        assert header is not None and logo is not None  # noqa: PT018
+        assert header["height"] < 60
+        assert logo["y"] >= header["y"]
+        assert len({link.bounding_box()["y"] for link in page.locator("nav a").all()}) == 1  # type: ignore[index]
+        for title in ("Pending", "Gangs"):
+            page = view.open(title)
+            expect(page.get_by_role("link", name=title, exact=True)).to_be_in_viewport()
+            row = page.locator("table.stacks tbody tr").filter(has_text="whole").first
+            name, reason = row.locator(".name").bounding_box(), row.locator(".text").bounding_box()
+            assert name is not None and reason is not None  # noqa: PT018
+            assert reason["y"] >= name["y"] + name["height"] - 1
+            assert reason["x"] >= 0 and reason["x"] + reason["width"] <= 390  # noqa: PT018
+        page = view.open("Pending")
+        page.get_by_role("combobox", name="By", exact=True).select_option("pod")
+        row = page.locator('[role="row"][aria-rowindex="2"]')
+        name, reason = row.locator(".pod").first.bounding_box(), row.locator(".reason").bounding_box()
+        assert name is not None and reason is not None  # noqa: PT018
+        assert reason["y"] >= name["y"] + name["height"] - 1
+        assert reason["x"] + reason["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert view.unexpected() == []
+
+
+def test_what_is_not_seen_is_escaped(context: BrowserContext, tmp_path: Path) -> None:
+    """A tenant's text turns no sentence around, neither in a reason nor in a title that comes with the pointer."""
+    gated = pod("gated", schedulingGates=[{"name": "\u202eopen\x1b[2J"}])
+    with viewing("-f", dump(tmp_path, node("n0"), gated)) as address:
+        view = watched(context, address)
+        page = view.open("Pending")
+        shown = "its scheduling gates are closed: \\u202eopen\\x1b[2J"
+        expect(page.locator("table.workloads")).to_contain_text(shown)
+        page.get_by_role("combobox", name="By", exact=True).select_option("pod")
+        expect(page.get_by_title(shown)).to_be_visible()
+        unseen = "() => /[\\u202a-\\u202e\\x00-\\x08\\x0e-\\x1f\\x7f]/.test(document.body.outerHTML)"
+        assert page.evaluate(unseen) is False
         assert view.unexpected() == []
 
 

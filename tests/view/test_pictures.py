@@ -33,6 +33,7 @@ from thalweg_view.view_data import SourceInfo, ViewData
 from flowcore.model.errors import ModelError
 from flowcore.model.policies import Delivery
 from flowcore.planning.plan_document import PlanClass, PlanDocument, PlanPod, PlanPolicy
+from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.alternatives.comparison import compare_one_by_one
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
@@ -510,3 +511,74 @@ def test_a_pod_that_its_policy_proposes_to_move() -> None:
     assert (answer.state, answer.node, answer.leaves, answer.proposed_to) == ("Running", "n0", "", "n1")
     assert answer.reason.startswith("it costs ")
     assert answer_pod(data, PodQuery("default", "q"), ALL).proposed_to == ""
+
+
+def of_other_scheduler() -> Scenario:
+    """Two full nodes, an urgent pod for which one leaves and one moves, and pods that lack different things."""
+    nodes = [node("n0", "4"), node("n1", "8")]
+    runs = []
+    for name, place, cpu in (("a", "n0", "1"), ("b", "n0", "3"), ("c", "n1", "6")):
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+        each = pod(name, cpu, nodeName=place, priority=0 if place == "n0" else 5000, status={"phase": "Running"})
+        each["metadata"]["ownerReferences"] = [reference]
+        runs.append(each)
+    waits = [
+        pod("urgent", "4", priority=1000, schedulerName="default-scheduler"),
+        pod("cpu-0", "9", schedulerName="default-scheduler"),
+        pod("cpu-1", "9", schedulerName="default-scheduler"),
+        pod("label", "1", nodeSelector={"disk": "ssd"}, schedulerName="default-scheduler"),
+    ]
+    return scenario_of([*nodes, *runs, *waits])
+
+
+def test_pods_that_wait_are_told_by_what_is_short() -> None:
+    """In the flow, in the list and its filter, and for gangs, as the commands say it: no name of a filter."""
+    data, _ = planned(of_other_scheduler())
+    pending = answer_pending(data, PendingQuery(), ALL)
+    assert pending.short == {"cpu": 2, "node labels": 1}
+    assert {each.pod: each.short.partition(" (")[0] for each in pending.items} == {
+        "default/cpu-0": "cpu",
+        "default/cpu-1": "cpu",
+        "default/label": "node labels",
+    }
+    assert pending.items[0].short == "cpu (best node lacks 8)"
+    only = answer_pending(data, PendingQuery(short="node labels"), ALL)
+    assert [each.pod for each in only.items] == ["default/label"]
+    left = Counter[str]()
+    for each in answer_flow(data, FlowQuery(), ALL).left:
+        left[each.short] += each.pods
+    assert left == {"cpu": 2, "node labels": 1}
+
+
+def test_who_leaves_and_whose_pods_are_in_the_overview() -> None:
+    """Who would leave, with and without a new node; and that nobody acts for these pods, on their own pages too."""
+    data, plan = planned(of_other_scheduler())
+    overview = answer_overview(data, NEWEST, ALL)
+    assert (overview.leaving.would_move, overview.leaving.would_be_evicted) == (1, 1)
+    assert overview.leaving.sentence == "2 running pods would leave: 1 with a new node, 1 without"
+    assert overview.counts.sentence == "4 pods wait: 1 gets a node, 3 have none"
+    sentence = "No policy governs these pods: default-scheduler binds them. Thalweg changes nothing."
+    assert overview.ungoverned.sentence == sentence
+    for name in ("urgent", "label"):
+        page = answer_pod(data, PodQuery("default", name), ALL)
+        assert page.ungoverned == "No policy governs this pod: default-scheduler binds it. Thalweg changes nothing."
+    (card,) = [each for each in answer_policies(data, NEWEST, ALL).policies if each.placed]
+    assert (card.name, card.delivery, card.selects) == ("(observed)", "Observe", "pods that no policy governs")
+    assert len(plan.evictions) == 2
+
+
+def test_a_dump_is_audited_when_it_is_asked_for() -> None:
+    """Its owner gets what the command says; nobody else has it computed, and no operator computes it for a page."""
+    scenario = of_other_scheduler()
+    data, _ = planned(scenario)
+    audit = OPERATIONS["audit"]
+    query = msgspec.convert({}, audit.query)
+    told = msgspec.to_builtins(audit.answer(data, query, ALL))
+    assert told == msgspec.to_builtins(answer_audit(scenario, AuditQuery(), ALL))
+    assert {each["kind"] for each in told["findings"]} >= {"WaitingPods", "PriorityInversions"}
+    data.source.kind = "live"
+    with pytest.raises(ModelError, match="only a dump is audited here"):
+        audit.answer(data, query, ALL)
+    data.source.kind = "dump"
+    with pytest.raises(ModelError, match="only a dump is audited here"):
+        audit.answer(data, query, AnswerContext(NOW, sees=lambda namespace: namespace == "default"))

@@ -13,12 +13,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from flowcore.model.errors import ModelError
+from flowcore.questions.audit.answer_audit import AuditQuery, answer_audit
 from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
-from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext, sees_all
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 from thalweg_view.compute_process.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
@@ -77,6 +78,18 @@ def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]
     return answered
 
 
+def of_dump(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
+    """An answer that takes a processor for a while, and names pods of all namespaces: to the owner of a dump alone."""
+
+    @wraps(answer)
+    def answered(data: ViewData, query: Any, context: AnswerContext) -> msgspec.Struct:
+        if data.source.kind != "dump" or context.sees is not sees_all:
+            raise ModelError("", "only a dump is audited here; for a cluster run `thalweg audit`")
+        return answer(data.scenario, query, context)
+
+    return answered
+
+
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "overview": Operation(RoundQuery, answer_overview),
     "flow": Operation(
@@ -94,6 +107,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "why": Operation(WhyQuery, of_scenario(answer_why), method="POST"),
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
+    "audit": Operation(AuditQuery, of_dump(answer_audit), needs=frozenset({"nodes"})),
     "regret": Operation(RegretQuery, answer_regret, needs=frozenset({"nodes"})),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
     "headroom": Operation(HeadroomQuery, of_scenario(answer_headroom), "POST", needs=frozenset({"nodes"})),

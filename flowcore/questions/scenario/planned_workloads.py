@@ -13,7 +13,7 @@ from flowcore.model.workloads import workload_of
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
-from flowcore.rules.reasons.short_words import short_words
+from flowcore.rules.reasons.short_words import short_words, without_amounts
 
 #: Code of pods that no plan may place, beside those of rounds (flowcore/rules/reasons/codes.py).
 NOT_PLANNED: Final = "NotPlanned"
@@ -147,7 +147,7 @@ def what_is_short(workloads: Iterable[PlannedWorkload]) -> dict[str, int]:
     counts = Counter[str]()
     for row in workloads:
         for words, pods in row.short.items():
-            counts[words.partition(" (")[0]] += pods
+            counts[without_amounts(words)] += pods
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -72,6 +72,11 @@ _SLOTS: Final = "pod slots"
 _INSUFFICIENT: Final = re.compile(r"\d+\sInsufficient\s(\S+?)(?=,|\.?(?:\s|$))")
 
 
+def without_amounts(short: str) -> str:
+    """What pods wait for, from ``short_words`` of one of them, without what it lacks on the best node."""
+    return short.partition(" (")[0]
+
+
 def short_words(code: str, reason: str, lack: str = "") -> str:
     """What a pod waits for.
 

@@ -7,15 +7,17 @@ const BOTTOM = 10;
 const BLOCK = 12;
 /** Room for labels, in pixels: beside the classes and beside the nodes. */
 const SIDES = [250, 170];
+/** Pixels below which a picture is narrow: labels need a larger part of it. */
+const NARROW = 640;
 /** Least distance of two labels, in pixels. */
 const LABEL = 11;
 
-/** Lays `flow` of the view's API out in a box. A code of a reason is a block "left-CODE"; links have ids "from>to".
+/** Lays `flow` of the view's API out in a box. What pods wait for is a block "left-WORDS"; links have ids "from>to".
  *  `measure` tells the width of a text in pixels. */
 export function layFlow(flow, width, height, measure) {
   const graph = toGraph(flow);
   if (!graph.links.length) return { empty: true };
-  const [before, after] = SIDES.map((each) => Math.min(each, width * 0.22));
+  const [before, after] = SIDES.map((each) => Math.min(each, width * (width < NARROW ? 0.28 : 0.22)));
   const most = Math.max(...[0, 1, 2].map((column) => graph.nodes.filter((each) => each.column === column).length));
   const padding = Math.max(1, Math.min(10, (height - TOP - BOTTOM) / (most * 2.2)));
   sankey()
@@ -67,8 +69,8 @@ function toGraph(flow) {
   const left = new Map();
   const links = flow.links.map((each) => ({ source: each.from, target: each.to, value: each.pods, price: each.price / each.pods, left: false }));
   for (const each of flow.left) {
-    if (!left.has(each.code)) left.set(each.code, { id: `left-${each.code}`, name: each.code, note: each.reason, kind: "left", column: 2, order: 1e9 + left.size });
-    links.push({ source: each.class, target: `left-${each.code}`, value: each.pods, price: 0, left: true });
+    if (!left.has(each.short)) left.set(each.short, { id: `left-${each.short}`, name: each.short, note: each.reason, kind: "left", column: 2, order: 1e9 + left.size });
+    links.push({ source: each.class, target: `left-${each.short}`, value: each.pods, price: 0, left: true });
   }
   nodes.push(...left.values());
   const merged = merge(links);
@@ -123,22 +125,25 @@ function toBlock(node, room, measure, labelled) {
     label: labelled ? fitted(node.name, room - 12 - measure(` ${count(node.value)}`), measure) : "",
     labelX: before ? node.x0 - 8 : node.x1 + 8,
     anchor: before ? "end" : "start",
-    opens: node.kind === "left" ? `?query=${encodeURIComponent(node.name)}` : "",
+    opens: node.kind === "left" ? `?short=${encodeURIComponent(node.name)}` : "",
     words: [node.name, plural(node.value, "pod"), ...(node.note ? [node.note] : [])],
   };
 }
 
+/** A name that fits. What tells it from others is at its end: it is cut from the left, where a part of it ends if possible. */
 function fitted(name, room, measure) {
-  if (measure(name) <= room) return name;
-  let length = name.length;
-  while (length > 1 && measure(`${name.slice(0, length)}…`) > room) length -= 1;
-  return `${name.slice(0, length)}…`;
+  const fits = (text) => measure(text) <= room;
+  if (fits(name)) return name;
+  for (let at = name.indexOf("/"); at >= 0; at = name.indexOf("/", at + 1)) if (fits(`…${name.slice(at)}`)) return `…${name.slice(at)}`;
+  let from = 1;
+  while (from < name.length - 1 && !fits(`…${name.slice(from)}`)) from += 1;
+  return `…${name.slice(from)}`;
 }
 
 function titles(before, after, width) {
   return [
-    { x: before + BLOCK, anchor: "end", title: "pending pods" },
-    { x: (before + width - after) / 2, anchor: "middle", title: "groups of nodes" },
+    width < NARROW ? { x: 0, anchor: "start", title: "pending" } : { x: before + BLOCK, anchor: "end", title: "pending pods" },
+    { x: (before + width - after) / 2, anchor: "middle", title: width < NARROW ? "groups" : "groups of nodes" },
     { x: width - after - BLOCK, anchor: "start", title: "nodes" },
   ];
 }

@@ -7,6 +7,9 @@ export const count = (number) => whole.format(number);
 export const compact = (number) => (Math.abs(number) < 10000 ? whole.format(Math.round(number)) : short.format(number));
 export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
+/** The gap of a round as it is shown; null: a dash. The bound of a plan in which pods leave counts less than they cost. */
+export const gapOf = ({ gap, evicted, certified }) => (evicted && !certified ? null : gap);
+
 // A part of a whole, with one digit where it matters.
 export function percent(part) {
   if (!Number.isFinite(part)) return "–";

@@ -21,7 +21,7 @@ export function Gangs() {
     ${data && !data.gangs.length ? html`<${Empty}>There are no gangs.<//>` : null}
     ${data?.gangs.length ? html`
       <div class="scroll">
-        <table class="wide">
+        <table class="wide stacks">
           <thead><tr>
             <th>Gang</th><th class="number">Running</th><th class="number">Planned</th><th class="number">Waiting</th>
             <th class="number">Needs</th><th>Pods with a node</th><th>Reason</th>
@@ -39,11 +39,11 @@ function Gang({ gang }) {
   return html`
     <tr>
       <td class="name">${gang.gang}<div class="quiet">${gang.pods.length ? html`<${PodLink} pod=${gang.pods[0]} />` : null}</div></td>
-      <td class="number">${count(gang.running)}</td>
-      <td class="number">${count(gang.planned)}</td>
-      <td class="number">${count(gang.waiting)}</td>
-      <td class="number">${gang.minMember ?? "–"}</td>
+      <td class="number" data-title="Running">${count(gang.running)}</td>
+      <td class="number" data-title="Planned">${count(gang.planned)}</td>
+      <td class="number" data-title="Waiting">${count(gang.waiting)}</td>
+      <td class="number" data-title="Needs">${gang.minMember ?? "–"}</td>
       <td><${Bar} part=${all ? placed / Math.max(all, gang.minMember ?? 0) : 0} tick=${tick} label=${words} /></td>
-      <td class="text">${gang.code ? html`<b class="code">${gang.code}</b> ` : null}${gang.reason}</td>
+      <td class="text">${gang.short ? html`<b class="code">${gang.short}</b> ` : null}${gang.reason}</td>
     </tr>`;
 }

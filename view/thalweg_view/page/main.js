@@ -4,6 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "./vendor/prea
 import { get, hasToken, listen, Refused, setToken, takeTokenFromAddress } from "./api.js";
 import { Shown } from "./data.js";
 import { html } from "./html.js";
+import { Empty } from "./parts.js";
 import { link, useRoute } from "./route.js";
 import { Strip } from "./strip.js";
 import { Summary } from "./summary.js";
@@ -117,7 +118,7 @@ function App() {
 
   if (asking !== null) return html`<${TokenForm} problem=${asking} enter=${enter} />`;
   const [name = "flow", ...parts] = route.parts;
-  const View = name === "pod" ? Pod : VIEWS.find(([each]) => each === name)?.[2] ?? Flow;
+  const View = viewOf(name, parts);
   return html`
     <${Shown.Provider} value=${shown}>
       <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
@@ -126,16 +127,28 @@ function App() {
       ${overview ? html`<${Summary} /><${Strip} />` : null}
       ${overview || problem ? null : html`<p class="quiet first" role="status">Waiting for the first answer of the view…</p>`}
       <main id="main" tabindex="-1" class=${`view view-${name}`}>
-        <${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />
+        ${View ? html`<${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />` : html`<${Unknown} />`}
       </main>
     <//>`;
 }
 
+/** The view of an address; undefined: there is none. */
+function viewOf(name, parts) {
+  if (name === "pod") return parts.length === 2 ? Pod : undefined;
+  return parts.length ? undefined : VIEWS.find(([each]) => each === name)?.[2];
+}
+
+const Unknown = () => html`
+  <div class="tools"><h1>No such page</h1></div>
+  <${Empty}>This address leads to no page: ${window.location.hash}. A pod's page is <code>#/pod/NAMESPACE/NAME</code>.<//>`;
+
 function Header({ name, overview, stream }) {
+  const tabs = useRef(null);
+  useEffect(() => tabs.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [name]);
   return html`
     <header>
-      <a class="brand" href=${link("flow")}><img src="icon.svg" alt="" width="24" height="24" />Thalweg</a>
-      <nav aria-label="Views">
+      <a class="brand" href=${link("flow")} aria-label="Thalweg"><img src="icon.svg" alt="" width="24" height="24" /><span>Thalweg</span></a>
+      <nav aria-label="Views" ref=${tabs}>
         ${VIEWS.map(([each, title]) => html`
           <a href=${link(each)} aria-current=${each === name ? "page" : undefined}>${title}</a>`)}
       </nav>

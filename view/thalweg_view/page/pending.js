@@ -18,6 +18,7 @@ const BY = [["workload", "workload"], ["pod", "pod"]];
 
 export function Pending({ query: asked }) {
   const [text, setText] = useState(asked.get("query") ?? "");
+  const [short, setShort] = useState(asked.get("short") ?? "");
   const [query, setQuery] = useState(text);
   const [sort, setSort] = useState("position");
   const [by, setBy] = useState("workload");
@@ -25,12 +26,15 @@ export function Pending({ query: asked }) {
     setText(workload);
     setBy("pod");
   };
-  useEffect(() => setText(asked.get("query") ?? ""), [asked]);
+  useEffect(() => {
+    setText(asked.get("query") ?? "");
+    setShort(asked.get("short") ?? "");
+  }, [asked]);
   useEffect(() => {
     const later = setTimeout(() => setQuery(text.trim()), 200);
     return () => clearTimeout(later);
   }, [text]);
-  const list = useList(query, sort);
+  const list = useList(query, short, sort);
   return html`
     <div class="tools">
       <h1>Pending pods</h1>
@@ -38,12 +42,12 @@ export function Pending({ query: asked }) {
       <label>Find <input type="search" placeholder="workload, pod, reason, queue" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <p class="quiet" role="status">${list.total === null ? "" : `${plural(list.total, "pod")} of ${plural(list.workloadCount, "workload")}`}</p>
       <span class="chips">
-        ${Object.entries(list.codes).map(([code, pods]) => html`
-          <button type="button" class="chip" aria-pressed=${text === code} onClick=${() => setText(text === code ? "" : code)}>${code} <b>${count(pods)}</b></button>`)}
+        ${Object.entries(list.short).map(([words, pods]) => html`
+          <button type="button" class="chip" aria-pressed=${short === words} onClick=${() => setShort(short === words ? "" : words)}>${words} <b>${count(pods)}</b></button>`)}
       </span>
     </div>
     <${Problem} error=${list.error} loading=${list.total === null} data=${list.total} />
-    ${list.total === 0 ? html`<${Empty}>${query ? "No waiting pod matches." : "No pod waits."}<//>` : null}
+    ${list.total === 0 ? html`<${Empty}>${query || short ? "No waiting pod matches." : "No pod waits."}<//>` : null}
     ${list.total && by === "workload" ? html`<${Workloads} workloads=${list.workloads} more=${list.workloadCount - list.workloads.length} open=${open} />` : null}
     ${list.total && by === "pod" ? html`<p class="on-paper">Of ${plural(list.total, "pod")} only those in sight are printed.</p>` : null}
     ${list.total && by === "pod" ? html`<${Table} list=${list} sort=${sort} setSort=${setSort} />` : null}`;
@@ -53,7 +57,7 @@ function Workloads({ workloads, more, open }) {
   const { now } = useShown();
   return html`
     <div class="scroll">
-      <table class="wide workloads" aria-label="Workloads that wait">
+      <table class="wide stacks workloads" aria-label="Workloads that wait">
         <thead><tr>
           <th>Workload</th><th class="number">Waiting</th><th class="number">Placed</th><th>Reason</th><th class="number">Waits</th><th>Queue</th>
         </tr></thead>
@@ -63,11 +67,11 @@ function Workloads({ workloads, more, open }) {
               <td class="name">${each.workload.startsWith("pod/")
                 ? html`<span class="quiet">pod/</span><${PodLink} pod=${each.workload.slice(4)} />`
                 : html`<button type="button" class="plain" title="its pods" onClick=${() => open(each.workload)}>${each.workload}</button>`}</td>
-              <td class="number">${count(each.waiting)} of ${count(each.pods)}</td>
-              <td class="number">${each.placed ? count(each.placed) : "–"}</td>
-              <td class="text"><b class="code">${Object.entries(each.codes).map(([code, pods]) => (Object.keys(each.codes).length > 1 ? `${code} ${count(pods)}` : code)).join(", ")}</b> ${each.reason}</td>
-              <td class="number">${age(each.since, now)}</td>
-              <td>${each.queue}</td>
+              <td class="number" data-title="Waiting">${count(each.waiting)} of ${count(each.pods)}</td>
+              <td class="number" data-title="Placed">${each.placed ? count(each.placed) : "–"}</td>
+              <td class="text"><b class="code">${shortly(each)}</b> ${each.reason}</td>
+              <td class="number" data-title="Waits">${age(each.since, now)}</td>
+              <td data-title=${each.queue ? "Queue" : undefined}>${each.queue}</td>
               </tr>`)}
         </tbody>
       </table>
@@ -75,22 +79,28 @@ function Workloads({ workloads, more, open }) {
     </div>`;
 }
 
+/** What pods of a workload wait for; with numbers where that differs. */
+function shortly({ workload, short }) {
+  const words = Object.entries(short).map(([each, pods], _, all) => (all.length > 1 ? `${each} ${count(pods)}` : each)).join(", ");
+  return workload.startsWith("gang/") ? `as a gang: ${words}` : words;
+}
+
 // Pieces of the list by their number; a new round makes them stale, and what is in sight is asked for again.
-function useList(query, sort) {
+function useList(query, short, sort) {
   const { round, revision, refused } = useShown();
-  const [state, setState] = useState({ total: null, codes: {}, workloads: [], workloadCount: 0, error: null });
+  const [state, setState] = useState({ total: null, short: {}, workloads: [], workloadCount: 0, error: null });
   const pieces = useRef(new Map());
-  const key = JSON.stringify([query, sort, round]);
+  const key = JSON.stringify([query, short, sort, round]);
   const wanted = useRef(new Set([0]));
   const serial = useRef(0);
   const load = (piece) => {
     const mine = serial.current;
     wanted.current.add(piece);
-    get("pending", { offset: piece * PIECE, limit: PIECE, query, sort, round: round || "" }).then(
+    get("pending", { offset: piece * PIECE, limit: PIECE, query, short, sort, round: round || "" }).then(
       (answer) => {
         if (mine !== serial.current) return;
         pieces.current.set(piece, answer.items);
-        setState({ total: answer.total, codes: answer.codes ?? {}, workloads: answer.workloads ?? [], workloadCount: answer.workloadCount ?? 0, error: null });
+        setState({ total: answer.total, short: answer.short ?? {}, workloads: answer.workloads ?? [], workloadCount: answer.workloadCount ?? 0, error: null });
       },
       (error) => {
         if (mine !== serial.current) return;
@@ -185,7 +195,7 @@ function Row({ index, item, now, focused, focus }) {
       ${item ? html`
         ${cell(item.position || "–", "number")}
         <span role="gridcell" class="pod" title=${item.pod}><${PodLink} pod=${item.pod} /></span>
-        <span role="gridcell" class="reason" title=${item.reason}><b class="code">${item.code}</b> <span>${item.reason}</span></span>
+        <span role="gridcell" class="reason" title=${item.reason}><b class="code">${item.short}</b> <span>${item.reason}</span></span>
         ${cell(age(item.since, now), "number")}
         ${cell(item.priority, "number")}
         ${cell(item.policy)}

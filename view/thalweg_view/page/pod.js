@@ -24,6 +24,9 @@ export function Pod({ parts }) {
       </div>` : null}`;
 }
 
+/** Name of what stands for the policy of pods that no policy governs, in plans. */
+const OBSERVED = "(observed)";
+
 const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</dd></div>`;
 
 function Facts({ pod }) {
@@ -40,7 +43,8 @@ function Facts({ pod }) {
       ${pod.claims.length ? html`
         <${Fact} name="Claims">${pod.claims.map((each) => html`<div>${each.name}: ${claimed(each)}</div>`)}<//>` : null}
       <${Fact} name="Priority">${pod.priority}<//>
-      <${Fact} name="Policy">${pod.policy || "none"}<//>
+      <${Fact} name="Policy">${pod.ungoverned || pod.policy === OBSERVED ? "none" : pod.policy || "none"}
+        ${pod.ungoverned ? html`<div class="quiet">${pod.ungoverned}</div>` : null}<//>
       ${pod.queue ? html`<${Fact} name="Queue">${pod.queue}<//>` : null}
       ${pod.gangs.length ? html`<${Fact} name="Gangs">${pod.gangs.join(", ")}<//>` : null}
       <${Fact} name="Age">${age(pod.created, now)}<//>

@@ -20,7 +20,9 @@ const TITLES = {
 
 export function Regret() {
   const { data, error, loading } = useData("regret", { limit: SOME }, false);
+  const { overview } = useShown();
   if (!data) return html`<div class="tools"><h1>Regret</h1></div><${Problem} error=${error} loading=${loading} data=${data} />`;
+  if (!data.time.length && overview?.source === "dump") return html`<${Audit} />`;
   if (!data.time.length) {
     return html`<div class="tools"><h1>Regret</h1></div>
       <${Empty}>There was no audit yet. thalweg run --audit-interval makes some.<//>`;
@@ -31,9 +33,11 @@ export function Regret() {
       <p class="quiet" role="status">${plural(data.time.length, "audit")}. At least: a plan shows it. At most: no plan does better.</p>
     </div>
     <${Problem} error=${error} loading=${loading} data=${data} />
-    <div class="charts">
-      ${data.lines.map((line) => html`<${Chart} key=${`${line.finding} ${line.resource}`} line=${line} time=${data.time} />`)}
-    </div>
+    ${data.time.length > 1 ? html`
+      <div class="charts">
+        ${data.lines.map((line) => html`<${Chart} key=${`${line.finding} ${line.resource}`} line=${line} time=${data.time} />`)}
+      </div>` : html`
+      <${Findings} rows=${data.lines.map((line) => ({ ...line, now: line.now[0], atLeast: line.atLeast[0], atMost: line.atMost[0] }))} />`}
     <${Closed} data=${data} />`;
 }
 
@@ -73,8 +77,41 @@ function options(width, format, audits) {
   };
 }
 
+/** Of one audit: each finding in numbers, and in a sentence where there is one. */
+const Findings = ({ rows }) => html`
+  <table class="wide stacks" aria-label="Findings">
+    <thead><tr><th>Finding</th><th class="number">Now</th><th class="number">At least</th><th class="number">At most</th><th></th></tr></thead>
+    <tbody>
+      ${rows.map((each) => html`
+        <tr key=${`${each.finding} ${each.resource}`}>
+          <td class="name">${titleOf(each)}</td>
+          ${[["Now", each.now], ["At least", each.atLeast], ["At most", each.atMost]].map(([name, value]) => html`
+            <td class="number" data-title=${name}>${value === null ? "–" : formatOf(each)(value)}</td>`)}
+          <td class="text">${each.sentence ?? ""}</td>
+        </tr>`)}
+    </tbody>
+  </table>`;
+
+/** The audit of a dump: it is made when it is asked for. */
+function Audit() {
+  const { data, error, loading } = useData("audit", {}, false);
+  const rows = (data?.findings ?? []).map((each) => ({ ...each, finding: each.kind }));
+  return html`
+    <div class="tools">
+      <h1>Regret</h1>
+      <p class="quiet" role="status">${data ? "An audit of the dump. At least: a plan shows it. At most: no plan does better." : "The dump is audited…"}</p>
+    </div>
+    <${Problem} error=${error} loading=${loading} data=${data} />
+    ${data ? html`
+      <div class="scroll"><${Findings} rows=${rows} /></div>
+      ${data.unknown.map((each) => html`<p class="quiet">Not known: ${each}</p>`)}
+      ${data.notJudged.length ? html`
+        <p class="quiet">Not judged: ${plural(data.notJudged.length, "waiting pod")}, such as ${data.notJudged[0].pod}: ${data.notJudged[0].reason}</p>` : null}
+      <p class="quiet">The plans step by step: <code>thalweg audit</code>.</p>
+      <${Rooms} closed=${data.closed} />` : null}`;
+}
+
 function Closed({ data }) {
-  const { now } = useShown();
   const open = data.openPods.at(-1);
   return html`
     <h2>Who closed the room</h2>
@@ -95,14 +132,22 @@ function Closed({ data }) {
           </tbody>
         </table>
       </div>
+      <${Rooms} closed=${data.closed} />` : html`<${Empty}>No placement is known that closed a room.<//>`}`;
+}
+
+/** Placements that closed rooms, one by one. */
+function Rooms({ closed }) {
+  const { now } = useShown();
+  if (!closed.length) return null;
+  return html`
       <div class="scroll">
-        <table class="wide">
+        <table class="wide" aria-label="Placements that closed rooms">
           <thead><tr>
             <th>Placed</th><th>Scheduler</th><th>Ago</th><th>On</th><th>In the plan</th><th>Reason</th>
             <th class="number">Pods that wait</th><th>Such as</th>
           </tr></thead>
           <tbody>
-            ${data.closed.map((each, at) => html`
+            ${closed.map((each, at) => html`
               <tr key=${at}>
                 <td><${PodLink} pod=${each.pod} /></td>
                 <td>${each.scheduler}</td>
@@ -115,5 +160,5 @@ function Closed({ data }) {
               </tr>`)}
           </tbody>
         </table>
-      </div>` : html`<${Empty}>No placement is known that closed a room.<//>`}`;
+      </div>`;
 }

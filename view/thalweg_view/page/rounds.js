@@ -3,33 +3,40 @@ import { useLayoutEffect, useRef } from "./vendor/preact-hooks.js";
 import uPlot from "./vendor/uplot.js";
 import { themed } from "./colours.js";
 import { useShown } from "./data.js";
-import { clock, compact, count, duration, percent } from "./format.js";
+import { clock, compact, count, duration, gapOf, percent } from "./format.js";
 import { html } from "./html.js";
 import { Empty, useSize, useTheme } from "./parts.js";
 
 /** Height of a chart in pixels. */
 const HEIGHT = 190;
 
+const gapsOf = ({ gap, evicted, certified }) => gap.map((each, at) => gapOf({ gap: each, evicted: evicted[at], certified: certified[at] }));
+
 export function Rounds() {
   const { rounds } = useShown();
   if (!rounds) return html`<div class="tools"><h1>Rounds</h1></div>`;
   if (!rounds.number.length) return html`<div class="tools"><h1>Rounds</h1></div><${Empty}>There was no round yet.<//>`;
+  return html`
+    <div class="tools"><h1>Rounds</h1>${rounds.number.length > 1 ? html`<p class="quiet">A click chooses the round that all views show.</p>` : null}</div>
+    ${rounds.number.length > 1 ? html`<${Charts} rounds=${rounds} />` : null}
+    <${Table} rounds=${rounds} />`;
+}
+
+function Charts({ rounds }) {
   const stepped = { paths: uPlot.paths.stepped({ align: 1 }) };
   return html`
-    <div class="tools"><h1>Rounds</h1><p class="quiet">A click chooses the round that all views show.</p></div>
     <div class="charts">
       <${Chart} title="Cost and lower bound" rounds=${rounds} format=${compact} series=${[
         { label: "cost", values: rounds.cost, colour: "series-1", ...stepped },
         { label: "lower bound", values: rounds.lowerBound.map((bound, at) => (rounds.gap[at] === null ? null : bound)), colour: "series-2", dash: [5, 3], ...stepped },
       ]} />
-      <${Chart} title="Gap" rounds=${rounds} format=${percent} series=${[{ label: "gap", values: rounds.gap, colour: "series-3", fill: true, ...stepped }]} />
+      <${Chart} title="Gap" rounds=${rounds} format=${percent} series=${[{ label: "gap", values: gapsOf(rounds), colour: "series-3", fill: true, ...stepped }]} />
       <${Chart} title="Pods" rounds=${rounds} format=${compact} series=${[
         { label: "placed", values: rounds.placed, colour: "series-1", ...stepped },
         { label: "waiting", values: rounds.waiting, colour: "series-4", dash: [5, 3], ...stepped },
       ]} />
       <${Chart} title="Duration" rounds=${rounds} format=${duration} series=${[{ label: "duration", values: rounds.seconds, colour: "series-2", ...stepped }]} />
-    </div>
-    <${Table} rounds=${rounds} />`;
+    </div>`;
 }
 
 function Chart({ title, rounds, series, format }) {
@@ -109,6 +116,7 @@ function mark(plot, number) {
 function Table({ rounds }) {
   const { round, setRound } = useShown();
   const newest = rounds.number.length - 1;
+  const gaps = gapsOf(rounds);
   const order = rounds.number.map((_, at) => newest - at);
   return html`
     <div class="scroll">
@@ -130,7 +138,7 @@ function Table({ rounds }) {
               <td class="number">${count(rounds.evicted[at])}</td>
               <td class="number">${count(rounds.cost[at])}</td>
               <td class="number">${rounds.gap[at] === null ? "–" : count(rounds.lowerBound[at])}</td>
-              <td class="number">${rounds.certified[at] ? "certified" : rounds.gap[at] === null ? "–" : percent(rounds.gap[at])}</td>
+              <td class="number">${rounds.certified[at] ? "certified" : gaps[at] === null ? "–" : percent(gaps[at])}</td>
               <td>${rounds.method[at]}</td>
             </tr>`)}
         </tbody>

@@ -9,7 +9,7 @@ function read() {
   try {
     return { parts: parts.map(decodeURIComponent), query: new URLSearchParams(query) };
   } catch {
-    return { parts: [], query: new URLSearchParams() };
+    return { parts: [path], query: new URLSearchParams() }; // of no view
   }
 }
 

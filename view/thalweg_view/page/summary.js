@@ -1,6 +1,6 @@
 // The cluster and the round in one line of figures.
 import { useData, useShown } from "./data.js";
-import { count, duration, percent, plural } from "./format.js";
+import { count, duration, gapOf, percent, plural } from "./format.js";
 import { html } from "./html.js";
 
 const Figure = ({ name, value, note, title }) => html`
@@ -14,7 +14,7 @@ export function Summary() {
   return round ? html`<${OfRound} />` : html`<${Figures} overview=${overview} />`;
 }
 
-/** Recorded rounds have nodes of their own. */
+/** A chosen round has leavers, and of a record nodes, of its own. */
 function OfRound() {
   const { overview } = useShown();
   const { data } = useData("overview");
@@ -32,9 +32,30 @@ function Figures({ overview }) {
         title=${["pods without a node that the round does not place", ...leastLeft(row)].join("; ")} />
       ${row ? html`
         <${Figure} name="Placed" value=${count(row.placed)} note=${`in ${duration(row.seconds)}`} />
-        <${Figure} name="Gap" value=${row.gap === null ? "–" : percent(row.gap)} note=${row.certified ? "certified" : ""}
-          title=${row.gap === null ? "nothing is known: the lower bound is 0" : `the part of the cost above the lower bound${row.weak ? `; ${row.weak}` : ""}`} />` : null}
-    </dl>`;
+        <${Leaving} leaving=${overview.leaving} />
+        <${Figure} name="Gap" value=${gapOf(row) === null ? "–" : percent(row.gap)} note=${row.certified ? "certified" : ""}
+          title=${gapTitle(row)} />` : null}
+    </dl>
+    <p class="in-words">
+      ${round ? null : html`${capital(overview.counts.sentence)}.${" "}`}
+      ${overview.ungoverned.sentence}
+    </p>`;
+}
+
+const capital = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
+
+/** Running pods that leave by the round, and how many of them have a new node. */
+function Leaving({ leaving }) {
+  const [moved, evicted] = [leaving.moved + leaving.wouldMove, leaving.evicted + leaving.wouldBeEvicted];
+  if (!moved && !evicted) return null;
+  const acts = leaving.moved + leaving.evicted > 0;
+  return html`
+    <${Figure} name=${acts ? "Leave" : "Would leave"} value=${count(moved + evicted)} note=${moved ? `${count(moved)} move` : ""} title=${leaving.sentence} />`;
+}
+
+function gapTitle(row) {
+  if (gapOf(row) !== null) return `the part of the cost above the lower bound${row.weak ? `; ${row.weak}` : ""}`;
+  return row.evicted ? "not known: pods leave in this plan, and the lower bound counts less than that costs" : "nothing is known: the lower bound is 0";
 }
 
 /** What no plan of a round can beat: of its pods, and of the resource that is short. */

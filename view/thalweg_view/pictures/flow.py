@@ -12,6 +12,7 @@ import msgspec
 from flowcore.model.errors import ModelError
 from flowcore.planning.plan_document import PlanDocument, PlanPod
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.rules.reasons.short_words import short_words, without_amounts
 from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
 from thalweg_view.pictures.reasons import Reasons
@@ -111,11 +112,13 @@ class FlowLeft(msgspec.Struct, frozen=True):
     Attributes:
         source: id of the source.
         code: code of the reason.
+        short: what they wait for, in a few words.
         reason: the sentence of one of them that may be seen; "": none may.
     """
 
     source: str = msgspec.field(name="class")
     code: str
+    short: str
     reason: str
     pods: int
 
@@ -310,15 +313,17 @@ def _nodes(domains: dict[str, str], pods: Counter[str], groups: _Ids, targets: _
 def _left(
     data: ViewData, plan: PlanDocument, names: list[str], sources: _Ids, context: AnswerContext
 ) -> list[FlowLeft]:
-    counts: Counter[tuple[str, str]] = Counter()
-    told: dict[tuple[str, str], str] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    told: dict[tuple[str, str, str], str] = {}
     reasons = Reasons(data, plan, context)
     for place, reason in plan.unplaced:
-        key = sources[names[place]], plan.codes[reason]
+        code, pod = plan.codes[reason], plan.pending[place].key
+        short = without_amounts(short_words(code, plan.reasons[reason], plan.lacks.get(pod, "")))
+        key = sources[names[place]], code, short
         counts[key] += 1
-        if key not in told and context.may_name(plan.pending[place].key):
+        if key not in told and context.may_name(pod):
             told[key] = reasons.text(plan.reasons[reason])
     return [
-        FlowLeft(source, code, told.get((source, code), ""), pods)
-        for (source, code), pods in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+        FlowLeft(source, code, short, told.get((source, code, short), ""), pods)
+        for (source, code, short), pods in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     ]

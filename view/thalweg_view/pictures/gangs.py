@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.rules.reasons.short_words import short_words
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.view_data import ViewData
@@ -24,6 +25,7 @@ class GangRow(msgspec.Struct, rename="camel"):
         planned: number of its pods without one that the round places.
         waiting: number of its pods without one that it does not place.
         code, reason: why the others wait; "": none waits, or the round did not plan them.
+        short: the same in a few words.
     """
 
     gang: str
@@ -35,6 +37,7 @@ class GangRow(msgspec.Struct, rename="camel"):
     planned: int = 0
     code: str = ""
     reason: str = ""
+    short: str = ""
 
 
 class GangsAnswer(Picture, frozen=True, rename="camel"):
@@ -103,4 +106,6 @@ def _add_round(
                 row.waiting -= 1
                 row.planned += 1
             if place in reasons and not row.code:
-                row.code, row.reason = plan.codes[reasons[place]], texts.text(plan.reasons[reasons[place]])
+                code, reason = plan.codes[reasons[place]], plan.reasons[reasons[place]]
+                row.code, row.reason = code, texts.text(reason)
+                row.short = short_words(code, reason, plan.lacks.get(pod.key, ""))

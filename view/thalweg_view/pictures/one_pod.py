@@ -8,6 +8,7 @@ from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.waiting_counts import ungoverned_pods
 from thalweg_view.pictures.pod_claims import PodClaimRow, pod_claims
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.waiting import waiting_pods
@@ -40,6 +41,7 @@ class PodAnswer(msgspec.Struct, rename="camel"):
         leaves_to: the node where room for its replacement is reserved; "": none.
         leaves_after: keys of the pods that leave before it and that may be seen: its replacement takes their room.
         claims: to devices, of the newest state.
+        ungoverned: who binds it, if no policy governs it and it has no node; "": a policy does.
         proposed_to: the node that its policy proposes to move it to; "": none. ``reason`` says why, if it is for gain.
     """
 
@@ -69,6 +71,7 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     leaves_after: list[str] = []
     claims: list[PodClaimRow] = []
     proposed_to: str = ""
+    ungoverned: str = ""
 
 
 def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAnswer:
@@ -103,6 +106,8 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
     elif proposed is not None and answer.state == "Running":
         answer.proposed_to = context.node(proposed.to)
         answer.reason = Reasons(data, plan, context).text(proposed.reason)
+    if answer.state in ("Waiting", "Planned"):
+        answer.ungoverned = ungoverned_pods(data.scenario, [key]).sentence
     if answer.state == "Waiting":
         waiting = waiting_pods(data, plan, context, newest=not query.round)
         row = next((each for each in waiting if each.pod == key), None)

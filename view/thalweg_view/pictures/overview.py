@@ -10,10 +10,12 @@ import msgspec
 from flowcore.model.resources import PODS
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
+from flowcore.questions.scenario.planned_workloads import NOT_PLANNED, acting_evictions
 from flowcore.questions.scenario.waiting_counts import (
+    LeavingCounts,
     Ungoverned,
     WaitingCounts,
+    count_leaving,
     count_waiting,
     ungoverned_pods,
     whose,
@@ -50,6 +52,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
         rounds: number of rounds in the timeline.
         counts: all pods without a node now: those of ``waiting``, and those that the round gives a node.
         ungoverned: those of them that no policy governs.
+        leaving: running pods that leave by the round.
     """
 
     generation: int
@@ -65,6 +68,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: int
     counts: WaitingCounts = WaitingCounts()
     ungoverned: Ungoverned = Ungoverned()
+    leaving: LeavingCounts = LeavingCounts()
 
 
 def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -> OverviewAnswer:
@@ -105,7 +109,16 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
         len(data.rounds.rows),
         counts_of(data, placed, waiting),
         ungoverned_pods(data.scenario, [*placed, *(each.pod for each in waiting)]),
+        leaving_by(data, plan),
     )
+
+
+def leaving_by(data: ViewData, plan: PlanDocument | None) -> LeavingCounts:
+    """The running pods that leave by a plan."""
+    if plan is None:
+        return LeavingCounts()
+    acting = acting_evictions(data.scenario, plan)
+    return count_leaving((bool(each.to), each.key in acting) for each in plan.evictions)
 
 
 def placed_pods(data: ViewData, plan: PlanDocument | None) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, what_is_short
+from flowcore.rules.reasons.short_words import without_amounts
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.pictures.waiting import PodWithoutNode, waiting_pods
 from thalweg_view.pictures.workloads import workload_rows
@@ -33,8 +34,9 @@ class PendingQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         offset, limit: which part of the list; at most 1000 items.
-        query: text that the pod, its workload, code, policy, queue, gang or reason contains, without regard to case;
-            "": any.
+        query: text that the pod, its workload, code, short words, policy, queue, gang or reason contains, without
+            regard to case; "": any.
+        short: what the pod waits for, as in ``short`` of the answer; "": anything.
         sort: "position", "pod", "code", "since", "priority", "policy", "queue", "gang" or "workload"; with "-" in
             front: the other way round.
     """
@@ -42,6 +44,7 @@ class PendingQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
     offset: int = 0
     limit: int = 100
     query: str = ""
+    short: str = ""
     sort: str = "position"
 
 
@@ -51,12 +54,14 @@ class PendingAnswer(Picture, frozen=True, rename="camel"):
     Attributes:
         total: how many pods match and may be seen.
         codes: how many of these wait for which code of reason, the most first.
+        short: how many of these wait for what, in a few words, the most first.
         workloads: the same pods by workload, those of which the most wait first; at most 1000 workloads.
         workload_count: how many workloads there are.
     """
 
     total: int
     codes: dict[str, int]
+    short: dict[str, int]
     items: list[PodWithoutNode]
     workloads: list[PlannedWorkload]
     workload_count: int
@@ -79,7 +84,9 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
     waiting_rows = [
         pod
         for pod in waiting_pods(data, plan, context, newest=not query.round)
-        if context.may_name(pod.pod) and (not text or _contains(pod, text))
+        if context.may_name(pod.pod)
+        and (not text or _contains(pod, text))
+        and query.short in ("", without_amounts(pod.short))
     ]
     codes: dict[str, int] = {}
     for pod in waiting_rows:
@@ -91,6 +98,7 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
         0 if plan is None else plan.number,
         len(waiting_rows),
         dict(sorted(codes.items(), key=lambda entry: (-entry[1], entry[0]))),
+        what_is_short(rows),
         waiting_rows[query.offset : query.offset + query.limit],
         rows[:MAX_ITEMS],
         len(rows),
@@ -98,5 +106,5 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
 
 
 def _contains(pod: PodWithoutNode, text: str) -> bool:
-    fields = (pod.pod, pod.code, pod.policy, pod.queue, pod.gang, pod.workload, pod.reason)
+    fields = (pod.pod, pod.code, pod.short, pod.policy, pod.queue, pod.gang, pod.workload, pod.reason)
     return any(text in field.casefold() for field in fields)

@@ -121,6 +121,8 @@ def _row(policy: Policy) -> PolicyRow:
     if selects.namespaces is not None:
         parts.append(f"namespaces with {selector_text(selects.namespaces)}")
     text = "nothing" if selects.nothing else ", ".join(parts)
+    if policy.name == OBSERVED.name:
+        text = "pods that no policy governs"
     constraints = [_constraint_text(each) for each in policy.constraints]
     return PolicyRow(policy.name, policy.precedence, policy.delivery.value, text, constraints, 0)
 
