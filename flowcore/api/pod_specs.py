@@ -20,7 +20,7 @@ from flowcore.model.data import DataSource
 from flowcore.model.errors import ModelError
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
-from flowcore.model.pods import IMMOVABLE_BY_CLAIMS, PodClass, PreferredTerm, Toleration
+from flowcore.model.pods import PodClass, PreferredTerm, Toleration
 from flowcore.model.resource_claims import ExtendedRequests
 from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
@@ -43,7 +43,9 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
         numa_problem: of the annotation about NUMA zones; None: there is none.
         data_problem: of the annotation about data; "" where there is none.
         gates: names of the scheduling gates.
+        asks_gpu_share: whether ``unsupported_reason`` is that it asks for a share of a GPU.
         storage_reason: why its volumes keep it on its node; "" where they do not.
+        has_claims: whether volume claims do, and no local storage.
         asked: requests of each container as they are written, by name, while the pod has none as a whole and no
             overhead; None: it has.
     """
@@ -63,6 +65,8 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
     gates: tuple[str, ...]
     scheduling_group: WireSchedulingGroup | None
     storage_reason: str
+    has_claims: bool
+    asks_gpu_share: bool
     asked: dict[str, Quantities] | None
     extended: ExtendedRequests
 
@@ -89,11 +93,12 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     unsupported_reason = "" if excess is None else f"it is not planned: {excess}"
     requests: Amounts = ()
     extended: ExtendedRequests = ()
-    unreadable, numa, numa_problem = "", None, None
+    unreadable, numa, numa_problem, hami = "", None, None, ""
     try:
         requests = intern(to_amounts(requests_of(spec)))
         extended = intern(extended_requests_of(spec, requests))
-        unsupported_reason = unsupported_reason or asks_hami(requests)
+        hami = "" if unsupported_reason else asks_hami(requests)
+        unsupported_reason = unsupported_reason or hami
     except ModelError as error:
         unreadable = str(error)
     if not unreadable:
@@ -129,7 +134,9 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         data_problem=data_problem,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         scheduling_group=spec.scheduling_group,
+        asks_gpu_share=bool(hami),
         storage_reason=_storage_reason(spec),
+        has_claims=_has_claims(spec),
         asked=_asked(spec),
         extended=extended,
     )
@@ -170,12 +177,15 @@ def _data(wire: WirePod) -> tuple[tuple[DataSource, ...], str]:
 
 
 def _storage_reason(spec: WirePodSpec) -> str:
-    for volume in spec.volumes or ():
-        if volume.empty_dir is not None or volume.host_path is not None:
-            return "it has local storage"
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            return IMMOVABLE_BY_CLAIMS
-    return ""
+    if any(volume.empty_dir is not None or volume.host_path is not None for volume in spec.volumes or ()):
+        return "it has local storage"
+    return "it has volume claims" if _has_claims(spec) else ""
+
+
+def _has_claims(spec: WirePodSpec) -> bool:
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes or ()
+    )
 
 
 def _pod_class(

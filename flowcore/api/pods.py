@@ -23,7 +23,7 @@ from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_
 from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
-from flowcore.model.pods import CLOSED_GATES, Pod, PodClass
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import (
     DO_NOT_DISRUPT,
     DURING_EXECUTION,
@@ -72,7 +72,8 @@ def to_read_pod(
     status = _NO_STATUS if wire_status is None else wire_status
     gated = reading.gates == (GATE,)
     deleting = meta.deletion_timestamp is not None
-    blocked_reason = _blocked_reason(() if gated else reading.gates, deleting=deleting)
+    gates = () if gated else reading.gates
+    blocked_reason = _blocked_reason(gates, deleting=deleting)
     blocked_reason = blocked_reason or reading.unreadable
     usage, usage_by_container = reading.requests, None
     if node_name and reading.unreadable:
@@ -101,8 +102,9 @@ def to_read_pod(
     bad_annotation, annotation_problem = _first_bad(
         annotation_errors, bad_rules_annotation, reading.data_problem, bad_checkpoint
     )
-    asks = asks_kai(meta.annotations)
+    asks = "" if reading.unsupported_reason else asks_kai(meta.annotations)
     controller = controller_of(meta)
+    immovable_reason = _immovable_reason(meta, status, controller, reading) if node_name else ""
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate it may not be placed. The API server's message about
     # gates dates from the pod's creation, when it may have had another gate.
@@ -126,6 +128,8 @@ def to_read_pod(
         blocked_reason=intern(blocked_reason) if blocked_reason else "",
         unsupported_reason=reading.unsupported_reason or (intern(asks) if asks else ""),
         over_limit=reading.over_limit,
+        gates=intern(gates),
+        asks_gpu_share=bool(asks or reading.asks_gpu_share),
         gated=gated,
         nominated_node=status.nominated_node_name or "",
         planned_node=meta.annotations.planned or "" if meta.annotations else "",
@@ -151,7 +155,8 @@ def to_read_pod(
         started=to_seconds(status.start_time) if node_name else 0.0,
         ran=_ran(status),
         static=meta.annotations is not None and meta.annotations.mirror is not None,
-        immovable_reason=intern(_immovable_reason(meta, status, controller, reading)) if node_name else "",
+        immovable_reason=intern(immovable_reason),
+        kept_by_claims=reading.has_claims and immovable_reason == reading.storage_reason,
         during_execution=during_execution,
         usage_class=reading.usage_class,
         checkpointed=checkpointed,
@@ -324,5 +329,5 @@ def _blocked_reason(gates: Sequence[str], *, deleting: bool) -> str:
     if deleting:
         return "it is being deleted"
     if gates:
-        return CLOSED_GATES + ", ".join(gates)
+        return "its scheduling gates are closed: " + ", ".join(gates)
     return ""

@@ -7,7 +7,6 @@ one owner with different requests are not. The class value is its own key: equal
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
@@ -23,9 +22,6 @@ from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import ClaimVolume, Volumes
-
-#: How the reason of a pod begins that waits for its scheduling gates; their names follow.
-CLOSED_GATES: Final = "its scheduling gates are closed: "
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -49,9 +45,6 @@ class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
     weight: int
     term: NodeSelectorTerm
 
-
-#: The ``immovable_reason`` of a pod that nothing but its volume claims keeps on its node.
-IMMOVABLE_BY_CLAIMS: Final = "it has volume claims"
 
 #: A host port at this address is held at every address of its node.
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
@@ -149,6 +142,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unsupported_reason: str = ""
     #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
+    #: Names of the scheduling gates of others that keep it from being placed.
+    gates: tuple[str, ...] = ()
+    #: Whether it cannot be planned here since it asks for a share of a GPU, which another scheduler gives.
+    asks_gpu_share: bool = False
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
     #: Its status.nominatedNodeName, also one that others wrote.
@@ -195,6 +192,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     static: bool = False
     #: Why it is never moved to another node, "" when it may be.
     immovable_reason: str = ""
+    #: Whether its volume claims are all that keeps it: people may move it to a node that reaches its volumes.
+    kept_by_claims: bool = False
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
     #: Pods of which use like its own is expected.
@@ -223,7 +222,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def held_by_gates(self) -> bool:
         """Whether scheduling gates of others keep it from being placed."""
-        return self.blocked_reason.startswith(CLOSED_GATES)
+        return bool(self.gates)
 
     @property
     def skip_reason(self) -> str:

@@ -22,7 +22,7 @@ def test_rounds_of_an_operator_name_the_resources() -> None:
     assert short_words("NodeResourcesFit", reason, "cpu (best node lacks 1)") == "cpu (best node lacks 1)"
     assert short_words("NodeResourcesFit", "Another sentence.") == "room"
     assert short_words("NodePorts", reason) == "host ports"
-    assert short_words("NotPlanned", "its scheduling gates are closed: example.com/x") == "scheduling gates"
+    assert short_words("NotPlanned", "any sentence", gated=True) == "scheduling gates"
     assert short_words("NotPlanned", "volume claims (disk) cannot be read") == "what their reason says"
 
 

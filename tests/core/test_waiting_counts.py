@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.pods import CLOSED_GATES, Pod, PodClass
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import OBSERVED, Delivery, Policy, Selects
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.waiting_counts import count_leaving, count_waiting, ungoverned_pods, whose
@@ -33,7 +33,8 @@ def waits(name: str, scheduler: str = "default-scheduler", **fields: object) -> 
 @pytest.mark.parametrize(("numbers", "sentence"), _WORDS)
 def test_every_waiting_pod_is_counted_once(numbers: dict[str, int], sentence: str) -> None:
     """The parts are the sum, and the words are those of one pod or of several."""
-    states = {"gated": {"blocked_reason": CLOSED_GATES + "example.com/x"}, "unplannable": {"unsupported_reason": "odd"},
+    states = {"gated": {"blocked_reason": "its gates are closed", "gates": ("example.com/x",)},
+              "unplannable": {"unsupported_reason": "odd"},
               "deleting": {"deleting": True, "blocked_reason": "it is being deleted"}}  # fmt: skip
     pods = {f"shop/{word}{at}": waits(f"{word}{at}", **states[word])
             for word in states for at in range(numbers.get(word, 0))}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flowcore.model.pods import CLOSED_GATES, Pod
+from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding
 from flowcore.questions.diagnosis.missing_dependencies import missing_storage
@@ -39,10 +39,9 @@ def why_skipped(
 def _next(reason: str, pod: Pod, *, governed: bool) -> str:
     if pod.deleting:
         return "Wait until it is gone: a pod that is being deleted gets no node."
-    if reason.startswith(CLOSED_GATES):
-        gates = reason.removeprefix(CLOSED_GATES).split(", ")
-        return " ".join(_opens(gate, pod) for gate in gates)
-    if reason == pod.unsupported_reason and "a share of a GPU" in reason and (governed or _is_default(pod)):
+    if pod.held_by_gates:
+        return " ".join(_opens(gate, pod) for gate in pod.gates)
+    if pod.asks_gpu_share and (governed or _is_default(pod)):
         return "Give the pod the schedulerName of that scheduler, and let no policy select it."
     if not governed and reason == pod.unsupported_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."

@@ -219,7 +219,9 @@ def planned_workloads(
             *reasons.get(pod.key, ("", "")),
             pod.unschedulable_since or pod.created,
             cluster.queues.of(pod, cluster.namespaces),
-            short_words(*reasons[pod.key], plan.lacks.get(pod.key, "")) if pod.key in reasons else "",
+            short_words(*reasons[pod.key], plan.lacks.get(pod.key, ""), gated=pod.held_by_gates)
+            if pod.key in reasons
+            else "",
         )
         for pod in scenario.waiting()
         if pod.key in told and counts(pod.key)

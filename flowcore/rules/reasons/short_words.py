@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from flowcore.model.pods import CLOSED_GATES
 from flowcore.rules.filters import (
     dynamic_resources,
     inter_pod_affinity,
@@ -77,7 +76,7 @@ def without_amounts(short: str) -> str:
     return short.partition(" (")[0]
 
 
-def short_words(code: str, reason: str, lack: str = "") -> str:
+def short_words(code: str, reason: str, lack: str = "", *, gated: bool = False) -> str:
     """What a pod waits for.
 
     Args:
@@ -85,6 +84,7 @@ def short_words(code: str, reason: str, lack: str = "") -> str:
         reason: in a sentence.
         lack: what its group lacks on the best node (``lacks_in_words``); "": unknown, as of an operator's rounds: then
             it is the resources that the reason names in kube-scheduler's words.
+        gated: whether scheduling gates of others keep the pod out (``Pod.held_by_gates``).
     """
     if code in ROOM_CODES:
         named = [*dict.fromkeys(_INSUFFICIENT.findall(reason))]
@@ -92,4 +92,4 @@ def short_words(code: str, reason: str, lack: str = "") -> str:
         return lack or ", ".join(named) or WORDS[code]
     if code in WORDS:
         return WORDS[code]
-    return GATES if reason.startswith(CLOSED_GATES) else NOT_PLANNABLE
+    return GATES if gated else NOT_PLANNABLE

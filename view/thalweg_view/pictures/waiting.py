@@ -127,7 +127,7 @@ def _not_planned(
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
         priority, workload = pod.pod_class.priority, workload_of(pod)
-        short = _NEXT_ROUND if code == NEW else short_words(code, reason)
+        short = _NEXT_ROUND if code == NEW else short_words(code, reason, gated=pod.held_by_gates)
         yield PodWithoutNode(
             0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload, short
         )

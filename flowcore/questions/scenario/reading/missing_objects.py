@@ -21,7 +21,7 @@ from flowcore.model.policies import by_precedence
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
 from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
-from flowcore.rules.filters import Verdicts, dynamic_resources
+from flowcore.rules.filters import Verdicts, dynamic_resources, volume_filters
 from flowcore.rules.filters.rejection import Rejection
 
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
@@ -126,21 +126,18 @@ def _named_claims(pod: Pod) -> list[str]:
 
 def without_claims(scenario: Scenario, verdicts: Verdicts) -> Verdicts:
     """Verdicts for a pod with unknown claims: the filter's 'not found' is replaced, for they may be there."""
-    lacks_devices = _lacks_device_claims(scenario)
+    lacks_volumes, lacks_devices = _lacks(scenario, Claim, _CLAIM), _lacks_device_claims(scenario)
 
     def judged(name: str, rejection: Rejection) -> Rejection:
-        if "persistentvolumeclaim" in rejection.reason:
+        if name in volume_filters.NAMES and lacks_volumes:
             return Rejection(_no_claims(scenario), rejection.nodes)
         if name == dynamic_resources.NAME and lacks_devices:
             return Rejection(_no_device_claims(scenario), rejection.nodes)
         return rejection
 
-    return replace(
-        verdicts,
-        by_filter=tuple(
-            (name, tuple(judged(name, each) for each in rejected)) for name, rejected in verdicts.by_filter
-        ),
-    )
+    by_filter = tuple((name, tuple(judged(name, each) for each in rejected)) for name, rejected in verdicts.by_filter)
+    first = next((each.reason for _, rejected in by_filter for each in rejected), "")
+    return replace(verdicts, by_filter=by_filter, before_nodes=first if verdicts.before_nodes else "")
 
 
 def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.cluster.running import immovable_reason
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
-from flowcore.model.pods import IMMOVABLE_BY_CLAIMS
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.volumes import ZONE
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted
@@ -140,12 +139,13 @@ def _targets(elsewhere: Bools, snapshot: Snapshot) -> list[int]:
 
 def _may_move(scenario: Scenario, pod: RunningPod, running: RunningPods) -> bool:
     known = scenario.cluster.pods[pod.key]
+    # People may do what plans do not: a volume that both nodes reach goes with its pod.
+    by_hand = msgspec.structs.replace(known, immovable_reason="") if known.kept_by_claims else known
     return (
         bool(pod.owner)
         and not known.permanent
         and not pod.gang
         and not pod.unevictable_reason
-        # People may do what plans do not: a volume that both nodes reach goes with its pod.
-        and immovable_reason(scenario.cluster, known) in ("", IMMOVABLE_BY_CLAIMS)
+        and not immovable_reason(scenario.cluster, by_hand)
         and all(running.budgets.get(budget, 0) > 0 for budget in pod.budgets)
     )
