@@ -272,7 +272,7 @@ def test_nothing_is_said_to_be_free_where_no_pod_is_known(command: str, tmp_path
     done = run(command, "-f", dump(tmp_path, manifest_node("a", "z")))
     assert done.exit_code == 2
     assert not done.stdout
-    assert "Error: the files have no Pod: everything counts as free. Dump the cluster with: thalweg dump " in done.stderr
+    assert "Error: the files have no Pod: everything counts as free. Dump the cluster with: thalweg dump" in done.stderr
 
 
 @pytest.mark.parametrize(
