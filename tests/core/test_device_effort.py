@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from support.device_clusters import Manifest, claim, devices_of, of_template, slice_of
-from support.draw_devices import cel
+from support.draw_devices import cel, read_slices
 from support.model import node, snapshot
 
 from flowcore.cluster.arrays.device_objects import SEARCH, DeviceObjects
@@ -16,6 +16,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
 from flowcore.rules.devices import claimable_devices, device_selectors, search_effort
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
+from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.node_reach import reached_node
 from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, SearchEffort
 from flowcore.rules.filters import dynamic_resources
@@ -23,6 +24,7 @@ from flowcore.rules.filters import dynamic_resources
 NODES = [f"n{number}" for number in range(20)]
 #: Counts to a hundred thousand.
 DIGITS = "[0,1,2,3,4,5,6,7,8,9]"
+DRIVER = "gpu.example.com"
 COSTLY = f"{DIGITS}.all(a, {DIGITS}.all(b, {DIGITS}.all(c, {DIGITS}.all(d, {DIGITS}.all(e, a+b+c+d+e >= 0)))))"
 
 
@@ -223,3 +225,31 @@ def test_what_kube_scheduler_will_choose_is_guessed_within_the_limits(monkeypatc
     assert 1 < searched <= 3
     assert list(devices.allocations) == [("default", name) for name in names[:searched]]
     assert [taker.pod.name for taker in devices.waiting.values()] == names[searched:]
+
+
+def test_an_expression_costs_all_devices_so_much_at_most_where_no_rounds_share_the_work() -> None:
+    """Else one claim would hold up an answer for hours: each device looks different to it. Others are answered."""
+    selectors, spent = device_selectors.DeviceSelectors(), list[int]()
+    costly = f"device.attributes['{DRIVER}'].serial == 'x' || {COSTLY}"
+    devices = read_slices([with_serials("n0", 60)])[0].devices
+    answers = [selectors.matches(costly, DRIVER, device, spent.append) for device in devices]
+    assert sum(spent) <= device_selectors.MOST_OF_EXPRESSION + 2 * device_selectors.MAX_COST
+    assert answers[0] != answers[-1]
+    assert isinstance(answers[-1], CelProblem)
+    assert answers[-1].text == "it costs more than 1,000,000 units for all devices"
+    assert selectors.matches("true", DRIVER, devices[-1]) is True
+    selectors.forget_costs()
+    assert selectors.matches(costly, DRIVER, devices[-1]) == answers[0]
+
+
+def test_a_costly_claim_is_a_reason_of_its_own_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a plan without rounds, where nothing else ends a search."""
+    monkeypatch.setattr(device_selectors, "MOST_OF_EXPRESSION", 3_000)
+    monkeypatch.setattr(device_selectors, "MAX_COST", 1_000)
+    costly = f"device.attributes['{DRIVER}'].serial == 'x' || {COSTLY}"
+    claims = [selecting("p", costly), selecting("q", f"device.attributes['{DRIVER}'].serial == 'n19-0'")]
+    known = cluster([with_serials(name, 1) for name in NODES], claims, limited=False)
+    reasons = rejected(known, of_template("p"))
+    assert sum(reasons.values()) == len(NODES)
+    assert sum(nodes for reason, nodes in reasons.items() if "it costs more than" in reason) >= len(NODES) - 4
+    assert rejected(known, of_template("q")) == {REASON_NONE_FIT: len(NODES) - 1}

@@ -140,6 +140,8 @@ class DeviceIndex:
             index = objects.memo[_MEMO] = cls(objects)
         if index._effort.rounds != objects.rounds:
             index._effort.begin_round(objects.rounds)
+            index._selectors.in_rounds = objects.rounds > 0
+            index._selectors.forget_costs()
         if index._version != objects.version:
             index._follow()
         return index
@@ -185,6 +187,7 @@ class DeviceIndex:
 
     def _follow_published(self) -> None:
         """Takes over slices and classes. What nodes say whose slices are the same still holds."""
+        self._selectors.forget_costs()
         before, after = self._slices, self._objects.slices
         changed = [name for name in before.keys() | after if before.get(name) is not after.get(name)]
         pools = {each.pool_id for name in changed for each in (before.get(name), after.get(name)) if each is not None}

@@ -5,6 +5,7 @@ Devices of one model differ in what no selector reads, such as a serial number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 
 from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
@@ -15,6 +16,9 @@ from flowcore.rules.devices.search_effort import CHARACTER, DEVICE, Spend, unlim
 
 #: What an expression may cost for one device: a tenth of what the API server lets it, about an eighth of a second.
 MAX_COST = 100_000
+#: What an expression may cost for all devices that there are, where no rounds share the work: about a second.
+MOST_OF_EXPRESSION = 1_000_000
+_TOO_COSTLY = CelProblem("runtime", f"it costs more than {MOST_OF_EXPRESSION:,} units for all devices")
 #: Bytes of compiled expressions, and of answers, that end a generation. The latter count attributes that slices hold
 #: anyway: some tens of thousands of devices.
 _COMPILED_BYTES, _ANSWER_BYTES = 2**21, 2**27
@@ -46,9 +50,16 @@ class _Selector:
 
 
 class DeviceSelectors:
-    """Compiled selectors and their answers."""
+    """Compiled selectors and their answers.
+
+    Attributes:
+        in_rounds: rounds limit what is spent, and what was not asked is asked in the next one. Else an expression that
+            costs too much for all devices is an error for the rest of them.
+    """
 
     def __init__(self) -> None:
+        self.in_rounds = False
+        self._spent = Counter[str]()
         self._compiled: GenerationalCache[str, _Selector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
         self._answers: GenerationalCache[Hashable, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
 
@@ -64,11 +75,18 @@ class DeviceSelectors:
             return selector
         seen = (expression, driver, device.allow_multiple, _seen(device, selector.names(driver)))
         answer = self._answers.get(seen)
+        if answer is None and not self.in_rounds and self._spent[expression] >= MOST_OF_EXPRESSION:
+            return _TOO_COSTLY
         if answer is None:
             answer, cost = selector.compiled.evaluate_with_cost(device_input(driver, device), MAX_COST)
             self._answers.put(seen, answer, estimate_bytes(answer))
+            self._spent[expression] += cost
             spend(min(cost, MAX_COST))
         return answer
+
+    def forget_costs(self) -> None:
+        """There are other devices, or a new round: each expression may cost as much again."""
+        self._spent.clear()
 
     def _compile(self, expression: str, spend: Spend) -> _Selector | CelProblem:
         selector = self._compiled.get(expression)
