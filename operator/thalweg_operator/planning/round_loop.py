@@ -268,8 +268,9 @@ class RoundLoop:
             raise
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
-            # Networks have time of their own in a deadline: that of one tenant must not be a measure for others.
-            self._deadline.round_took(max(0.0, reply.seconds - sum(reply.network_seconds.values())))
+            # Networks have time of their own in a deadline.
+            seconds = max(0.0, reply.seconds - sum(reply.network_seconds.values()))
+            self._deadline.round_took(seconds, reply.namespace_seconds)
             if pending_round.by_turns:
                 self._turns.took(reply.namespace_seconds, self._clock())
             if pending_round.by_networks:
@@ -405,7 +406,7 @@ class RoundLoop:
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
-        deferred = [pod for turn in (*networks, *turns) for pod in turn.deferred]
+        deferred = [*selection.deferred, *(pod for turn in (*networks, *turns) for pod in turn.deferred)]
         if self._settles_at is not None and (self._settles_at <= now or not (deferred or resting)):
             self._settles_at = None
 
@@ -420,6 +421,7 @@ class RoundLoop:
             paused,
             [left_out(pod, reason, QUARANTINED) for pod, reason in selection.backing_off],
             [
+                *(left_out(pod, reason, AWAITING_TURN) for pod, reason in selection.told),
                 *(left_out(pod, waits_for_turn(pod), AWAITING_TURN) for turn in turns for pod in turn.told),
                 *(
                     left_out(pod, waits_for_network(policy_of(pod)), AWAITING_TURN)

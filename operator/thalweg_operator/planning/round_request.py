@@ -128,6 +128,7 @@ class RequestBuilder:
         changes.numa, changes.removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         changes.takers = self._device_takers.update({pod.key for pod, _ in pods}, fresh=reset)
         queues = round_input.queues
+        namespaces = {pod.namespace for pod, _ in pods}
         networks = any(policies[place].cost.model in self._policies.models.networks for _, place in pods)
         return RoundRequest(
             number=self._number,
@@ -149,7 +150,9 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
-            deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes), networks=networks),
+            deadline=0.0
+            if reset
+            else self._deadline.seconds_for(len(pods), len(classes), namespaces, networks=networks),
         )
 
 

@@ -23,7 +23,7 @@ BACKING_OFF: Final = "BackingOff"
 WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
-#: Pods of its namespace cost much time, and are planned in parts.
+#: Pods of its namespace cost much time, or made rounds fail, and are planned in parts.
 AWAITING_TURN: Final = "AwaitingTurn"
 
 ALL_CODES: Final = CODES | {
