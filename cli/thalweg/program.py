@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Collection
+from difflib import get_close_matches
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -20,6 +21,8 @@ PLANS: Final = frozenset(
 #: Of these, those that draw a screen with --watch. They must end by themselves, to leave the terminal as it was.
 _DRAWN: Final = frozenset({"status"})
 _CTRL_C: Final = 128 + signal.SIGINT
+#: As shells count the end of a program that writes into a closed pipe: no finding has this code.
+_CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 #: Signals that end a command.
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Show the cursor, and clear the line: what a bar may have hidden and left.
@@ -51,12 +54,33 @@ class Program(click.Group):
         with self.commands[name].make_context(name, [*words], program, resilient_parsing=True) as context:
             return bool(context.params.get("watch"))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; of a name that is not there the nearest one is proposed.
+
+        Raises:
+            click.UsageError: there is none.
+        """
+        name = str(args[0])
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            shown = [known for known, command in self.commands.items() if not command.hidden]
+            near = get_close_matches(name, shown, 1)
+            ctx.fail(f"there is no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the command."""
+        """Runs the command. Where nobody reads standard output any more, as after ``head``, it ends without a word."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except KeyboardInterrupt:
             ctx.exit(_CTRL_C)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in the buffer is written as Python ends
+            ctx.exit(_CLOSED_PIPE)
 
 
 def _go_on_in_child() -> None:

@@ -112,14 +112,17 @@ def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
 
 
 def test_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    """A line for each kind, and the plan is certified all the same."""
+    """In one line, and the plan is certified all the same."""
     others = [named("Service", "s"), named("Service", "t"), named("Deployment", "web", "apps/v1"), {"kind": "Odd"}]
     done = run([node("a"), pod("p"), *others], folder=tmp_path, json_output=True)
-    assert warnings_of(done, tmp_path) == [
-        "1 Deployment object ignored, such as Deployment shop/web: only existing pods are planned",
-        "1 Odd object ignored, such as Odd: plans do not depend on this kind",
-        "2 Service objects ignored, such as Service shop/s: plans do not depend on this kind",
-    ]
+    said = "3 kinds ignored, since plans do not depend on them: Deployment (1), Odd (1), Service (2); of workloads only"
+    assert warnings_of(done, tmp_path) == [f"{said} existing pods are planned"]
+    done = run([node("a"), pod("p"), *others[:2], {"kind": "Odd"}], folder=tmp_path, json_output=True)
+    said = "2 kinds ignored, since plans do not depend on them: Odd (1), Service (2)"
+    assert warnings_of(done, tmp_path) == [said]
+    done = run([node("a"), pod("p"), others[2]], folder=tmp_path, json_output=True)
+    said = "1 Deployment object ignored, such as Deployment shop/web: only existing pods are planned"
+    assert warnings_of(done, tmp_path) == [said]
     assert json.loads(done.stdout)["certified"] is True
 
 
@@ -278,7 +281,7 @@ def test_pods_that_cannot_be_planned_are_not_certified(tmp_path: Path) -> None:
     """A plan of nothing is no proof."""
     gated = pod("p", schedulingGates=[{"name": "example.com/wait"}])
     done = run([node("a"), gated], folder=tmp_path)
-    assert "0 placed, 1 pending on 1 node; no pending pod can be planned" in " ".join(done.stdout.split())
+    assert "1 node; 1 pod waits: it is behind gates; no pending pod can be planned" in " ".join(done.stdout.split())
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------

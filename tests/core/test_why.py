@@ -350,9 +350,9 @@ def test_pods_of_a_controller() -> None:
 def test_a_name_without_its_kind_is_a_hint() -> None:
     """Somebody who asks why cart waits means the Deployment, if they may see it."""
     cart = owned("cart-abc12-aaaaa", "ReplicaSet", "cart-abc12", **{"pod-template-hash": "abc12"})
-    with pytest.raises(UnknownName, match="no such pod, but deployment/default/cart has pods that wait"):
+    with pytest.raises(UnknownName, match="no such pod, but a Deployment has this name: why deployment/default/cart"):
         why("default/cart", node("a"), cart)
-    with pytest.raises(UnknownName, match="no such pod, but gang/default/g has pods that wait"):
+    with pytest.raises(UnknownName, match="no such pod, but a gang has this name: why gang/default/g"):
         why("default/g", node("a"), of_gang("g-0"))
     with pytest.raises(UnknownName, match=r"no such pod$"):
         why("default/cart", node("a"), cart, sees=lambda _: False)
@@ -432,7 +432,7 @@ def test_each_workload_of_a_plan_can_be_asked_about() -> None:
     """Its name is that which plans show, also where a kind of others controls the pods."""
     worker = owned("train-worker-0", "RayCluster", "train")
     assert why("raycluster/default/train", node("a"), worker).pod == "default/train-worker-0"
-    with pytest.raises(UnknownName, match="but raycluster/default/train has pods that wait"):
+    with pytest.raises(UnknownName, match="but a raycluster has this name: why raycluster/default/train"):
         why("default/train", node("a"), worker)
 
 

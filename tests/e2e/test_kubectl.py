@@ -293,7 +293,7 @@ async def test_watching(scene: ClusterScenario, plane: tuple[ControlPlane, Api])
     assert process.stdout is not None
     try:
         async with asyncio.timeout(120):
-            while b"no pending pods" not in await process.stdout.readline():
+            while b"waits" not in await process.stdout.readline():
                 pass
             await scene.create("large", "3")
             while b"large" not in await process.stdout.readline():

@@ -237,10 +237,16 @@ class _Reader:
         self._unread.clear()
 
     def skip_warnings(self) -> Iterator[str]:
-        """Sentences about objects that plans do not depend on."""
-        for kind, count in sorted(self._skipped.items()):
+        """One sentence about objects that plans do not depend on; none where there are none."""
+        kinds = sorted(self._skipped.items())
+        if len(kinds) == 1:
+            ((kind, count),) = kinds
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
             yield f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}"
+        elif kinds:
+            listed = ", ".join(f"{kind} ({count:,})" for kind, count in kinds)
+            why = "; of workloads only existing pods are planned" if WORKLOADS & self._skipped.keys() else ""
+            yield f"{len(kinds)} kinds ignored, since plans do not depend on them: {listed}{why}"
 
     def _put(self, item: dict[str, Any], shown: str) -> None:
         self._times.read(item, shown)

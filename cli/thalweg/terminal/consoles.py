@@ -23,6 +23,10 @@ class _PrintableConsole(Console):
         before, _, after = text.partition(line) if line else (text, "", "")
         return super().render_str(f"{before}{printable(line)}{after}", **options)
 
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: the program ends as for any other text (``thalweg.program``), not as rich would."""
+        raise BrokenPipeError
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Whatever is printed comes through here in pieces: texts, and commands."""
         for segment in super().render(renderable, options):

@@ -14,7 +14,13 @@ from flowcore.model.selectors import value_of
 from flowcore.model.workloads import controller_of, workload_of
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.near_names import did_you_mean
 
+#: Kinds as people write them.
+_KINDS = {
+    "daemonset": "DaemonSet", "deployment": "Deployment", "job": "Job", "replicaset": "ReplicaSet",
+    "statefulset": "StatefulSet",
+}  # fmt: skip
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 
@@ -43,9 +49,12 @@ def waiting_pods(scenario: Scenario, target: str, context: AnswerContext) -> lis
     ]
     if not pods and kind not in _MEMBERS:
         known = f"pod, {', '.join(sorted(_MEMBERS))} and those of other controllers"
-        raise UnknownName(f"{target}", f"no pod belongs to it; kinds are {known}")
+        near = did_you_mean(kind, ("pod", *_MEMBERS, *_kinds(scenario, context)))
+        near = near or _near_workload(scenario, f"{kind}/{namespace}/{name}", context)
+        raise UnknownName(f"{target}", f"no pod belongs to it; kinds are {known}{near}")
     if not pods:
-        raise UnknownName(f"{kind} {namespace}/{name}", "no pod belongs to it")
+        near = _near_workload(scenario, f"{kind}/{namespace}/{name}", context)
+        raise UnknownName(f"{kind} {namespace}/{name}", f"no pod belongs to it{near}")
     waiting = {pod.key for pod in pods if not pod.node_name}
     if not waiting:
         raise UnknownName(f"{kind} {namespace}/{name}", "none of its pods waits")
@@ -64,16 +73,26 @@ def _pod(scenario: Scenario, key: str, context: AnswerContext) -> Pod:
 
 
 def _hint(scenario: Scenario, key: str, context: AnswerContext) -> str:
-    """The waiting workload of that name, as it is to be asked about; "": there is none that may be seen."""
+    """The workload of that name, as it is to be asked about, or a pod of nearly this name; "": none may be seen."""
+    pods = [pod for pod in scenario.cluster.pods.values() if not pod.terminal and context.sees(pod.namespace)]
     namespace, _, name = key.partition("/")
-    if not context.sees(namespace):
-        return ""
-    for pod in scenario.waiting():
+    # Workloads of which pods wait come first.
+    for pod in sorted(pods, key=lambda each: bool(each.node_name)):
         for owner in (controller_of(pod), workload_of(pod)) if pod.namespace == namespace else ():
             kind, _, own = owner.partition(f"/{namespace}/")
             if own == name:
-                return f", but {kind}/{namespace}/{name} has pods that wait"
-    return ""
+                return f", but a {_KINDS.get(kind, kind)} has this name: why {owner}"
+    return did_you_mean(key, (pod.key for pod in pods))
+
+
+def _near_workload(scenario: Scenario, target: str, context: AnswerContext) -> str:
+    pods = [pod for pod in scenario.cluster.pods.values() if not pod.terminal and context.sees(pod.namespace)]
+    return did_you_mean(target, {owner for pod in pods for owner in (controller_of(pod), workload_of(pod)) if owner})
+
+
+def _kinds(scenario: Scenario, context: AnswerContext) -> set[str]:
+    pods = (pod for pod in scenario.cluster.pods.values() if context.sees(pod.namespace))
+    return {workload_of(pod).partition("/")[0] for pod in pods}
 
 
 def _in_gang(pod: Pod, name: str) -> bool:

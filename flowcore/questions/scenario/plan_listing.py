@@ -10,6 +10,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
 from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
@@ -186,7 +187,8 @@ def check_policy(scenario: Scenario, query: PlanQuery) -> None:
         UnknownName: no policy has the name.
     """
     if query.policy and query.policy not in scenario.policies:
-        raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
+        near = did_you_mean(query.policy, scenario.policies)
+        raise UnknownName(f'policy "{query.policy}"', f"no FlowSchedulingPolicy has this name{near}")
 
 
 def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -281,7 +283,9 @@ def unknown_namespace(scenario: Scenario, namespace: str, context: AnswerContext
     """
     if not namespace or (context.sees(namespace) and scenario.has_namespace(namespace)):
         return []
-    return [f'there is no namespace "{namespace}", or none whose pods you may see']
+    names = {pod.namespace for pod in scenario.cluster.pods.values()} | scenario.cluster.namespaces.keys()
+    near = did_you_mean(namespace, filter(context.sees, names))
+    return [f'there is no namespace "{namespace}", or none whose pods you may see{near}']
 
 
 def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:

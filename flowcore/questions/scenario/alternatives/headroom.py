@@ -29,6 +29,7 @@ from flowcore.questions.scenario.alternatives.what_if import outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.device_use import asked_for
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
+from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario, with_learnt_costs
 from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.reading.missing_objects import check_for_pods, unread_budgets
@@ -265,7 +266,8 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
     if query.like:
         pod = scenario.cluster.pods.get(query.like)
         if pod is None or not context.may_name(query.like):
-            raise UnknownName("", f"there is no pod {query.like}")
+            near = did_you_mean(query.like, context.visible(scenario.cluster.pods))
+            raise UnknownName("", f"there is no pod {query.like}{near}")
         return copy_of(pod, context.now)
     if not query.requests:
         return None

@@ -18,6 +18,7 @@ from flowcore.model.volumes import CsiNode
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.hypothetical.change_pods import evict
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, FailDomain, RemoveTaint
+from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.reading.edits import Edits
 
 #: Taints of these keys are states that the node controller reports, and no property of a new node.
@@ -35,7 +36,7 @@ def find_node(edits: Edits, name: str) -> Node:
     """
     node = edits.scenario.cluster.nodes.get(name)
     if node is None:
-        raise UnknownName("", f"there is no node {name}")
+        raise UnknownName("", f"there is no node {name}{did_you_mean(name, edits.scenario.cluster.nodes)}")
     return node
 
 
@@ -53,7 +54,8 @@ def remove_taint(edits: Edits, change: RemoveTaint) -> None:
     node = find_node(edits, change.node)
     kept = [taint for taint in node.taints if taint.key != change.key or change.effect not in ("", taint.effect)]
     if len(kept) == len(node.taints):
-        raise UnknownName("", f"node {change.node} has no taint {change.key}")
+        near = did_you_mean(change.key, {taint.key for taint in node.taints})
+        raise UnknownName("", f"node {change.node} has no taint {change.key}{near}")
     edits.put_node(msgspec.structs.replace(node, taints=tuple(kept)))
 
 
@@ -113,7 +115,8 @@ def nodes_of_domain(edits: Edits, change: FailDomain) -> list[str]:
         if values:
             break
     if not values:
-        raise UnknownName("", f"no node has the label {label}")
+        keys = {key for node in nodes for key, _ in node.labels}
+        raise UnknownName("", f"no node has the label {label}{did_you_mean(label, keys)}")
     names = [node.name for node in nodes if value_of(node.labels, label) == change.value]
     if not names:
         known = sorted(values)

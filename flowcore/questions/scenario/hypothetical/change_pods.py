@@ -11,6 +11,7 @@ from flowcore.model.pods import Pod
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.hypothetical.changed_pods import PodChange, changed
 from flowcore.questions.scenario.hypothetical.changes import MovePod
+from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.rules.devices.pod_claims import own_claims
 
@@ -23,7 +24,7 @@ def find_pod(edits: Edits, key: str, context: AnswerContext) -> Pod:
     """
     pod = edits.scenario.cluster.pods.get(key)
     if pod is None or not context.may_name(key):
-        raise UnknownName("", f"there is no pod {key}")
+        raise UnknownName("", f"there is no pod {key}{did_you_mean(key, context.visible(edits.scenario.cluster.pods))}")
     return pod
 
 
@@ -90,7 +91,8 @@ def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:
     """Puts a pod on a node."""
     pod = find_pod(edits, change.pod, context)
     if change.node not in edits.scenario.cluster.nodes:
-        raise UnknownName("", f"there is no node {change.node}")
+        near = did_you_mean(change.node, edits.scenario.cluster.nodes)
+        raise UnknownName("", f"there is no node {change.node}{near}")
     moved = msgspec.structs.replace(pod, node_name=change.node, nominated_node="", planned_node="")
     edits.put_pod(moved, as_given=True)
 

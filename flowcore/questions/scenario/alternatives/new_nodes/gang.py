@@ -12,6 +12,7 @@ from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import node
 from flowcore.questions.scenario.alternatives.new_nodes.offers import Offer
 from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 
@@ -53,7 +54,9 @@ def left_of_gang(scenario: Scenario, name: str, plan: ScenarioPlan, context: Ans
         if pod.gang is not None and (pod.gang.key.namespace, pod.gang.key.name) == (namespace, own)
     }
     if not keys:
-        raise UnknownName(f"gang {name}", "there is no such gang of which pods wait")
+        waiting = (pod for pod in scenario.waiting() if pod.gang is not None and context.sees(pod.namespace))
+        near = did_you_mean(name, {f"{pod.namespace}/{pod.gang.key.name}" for pod in waiting if pod.gang is not None})
+        raise UnknownName(f"gang {name}", f"there is no such gang of which pods wait{near}")
     if skipped := sorted(keys & plan.skipped.keys()):
         raise ModelError(f"gang {name}", f"pod {skipped[0]} is not planned: {plan.skipped[skipped[0]]}")
     left = [each for each in plan.result.unplaced if each.pod.key in keys]

@@ -1,0 +1,106 @@
+"""Habits of kubectl's users: names with typing errors, pipes that close."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.cli import Manifest, node, pod, thalweg
+
+
+def owned(name: str, kind: str, owner: str, namespace: str, **spec: object) -> Manifest:
+    """A pod of a controller."""
+    made = pod(name, "1", metadata={"name": name, "namespace": namespace}, **spec)
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three nodes, one of them with a taint; pods of workloads of several kinds, some waiting."""
+    tainted = node("worker-3")
+    tainted["spec"] = {"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]}
+    frontend = owned("frontend-5d9f8-aaaaa", "ReplicaSet", "frontend-5d9f8", "shop", nodeName="worker-1")
+    frontend["metadata"]["labels"] = {"pod-template-hash": "5d9f8"}
+    gang = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "9"}
+    policy: Manifest = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
+    policy |= {"metadata": {"name": "batch-jobs"}, "spec": {"selects": {"podSelector": {"matchLabels": {"x": "y"}}}}}
+    objects = [
+        node("worker-1"),
+        node("worker-2"),
+        tainted,
+        frontend,
+        owned("nightly-0", "Job", "nightly", "batch", nodeSelector={"no": "node"}),
+        pod("train-0", "1", metadata={"name": "train-0", "namespace": "ml", "annotations": gang}),
+        policy,
+    ]
+    path = tmp_path_factory.mktemp("dump") / "now.json"
+    path.write_text(json.dumps({"kind": "List", "items": objects}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("what-if", "--drain", "wroker-3"), "there is no node wroker-3; did you mean worker-3?"),
+        (("what-if", "--uncordon", "worker3"), "there is no node worker3; did you mean worker-3?"),
+        (("what-if", "--add-nodes", "1", "--like", "worker-33"), "did you mean worker-3?"),
+        (
+            ("what-if", "--priority", "batch/nigthly-0=5"),
+            "there is no pod batch/nigthly-0; did you mean batch/nightly-0?",
+        ),
+        (("headroom", "--like", "batch/nightly-1"), "there is no pod batch/nightly-1; did you mean batch/nightly-0?"),
+        (("plan", "--policy", "batch-job"), "no FlowSchedulingPolicy has this name; did you mean batch-jobs?"),
+        (("plan", "-n", "bacth"), 'there is no namespace "bacth", or none whose pods you may see; did you mean batch?'),
+        (("why", "batch/nighly-0"), "there is no such pod; did you mean batch/nightly-0?"),
+        (("why", "job/batch/nighlty"), "no pod belongs to it; did you mean job/batch/nightly?"),
+        (("why", "gagn/ml/train"), "did you mean gang?"),
+        (("why", "gang/ml/trian"), "no pod belongs to it; did you mean gang/ml/train?"),
+        (
+            ("why", "shop/frontend"),
+            "there is no such pod, but a Deployment has this name: why deployment/shop/frontend",
+        ),
+        (("why", "batch/nightly"), "there is no such pod, but a Job has this name: why job/batch/nightly"),
+        (("why", "ml/train"), "there is no such pod, but a gang has this name: why gang/ml/train"),
+        (("what-if", "--drain", "zzz"), "there is no node zzz\n"),
+    ],
+)
+def test_near_names_are_proposed(words: tuple[str, ...], said: str, dump: Path) -> None:
+    """Of nodes, pods, workloads, policies and namespaces; nothing where none is near."""
+    assert said in thalweg(*words, "-f", dump).stderr
+
+
+def test_near_commands_are_proposed() -> None:
+    """Not the old names, which no help lists."""
+    for word, said in (
+        ("pln", "Error: there is no command pln; did you mean plan?\n"),
+        ("simulat", "Error: there is no command simulat\n"),
+        ("whatif", "Error: there is no command whatif; did you mean what-if?\n"),
+        ("zzz", "Error: there is no command zzz\n"),
+    ):
+        done = thalweg(word)
+        assert done.returncode == 2
+        assert done.stderr.endswith(said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "-o", "json"),
+        ("status",),
+        ("audit", "--fail-above", "WaitingPods=0"),
+    ],
+    ids=" ".join,
+)
+def test_a_pipe_that_closes_ends_quietly(words: tuple[str, ...], dump: Path) -> None:
+    """As of any program that writes into it, which is no finding, no error and no traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "thalweg", *words, "-f", str(dump)]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    os.close(writing)
+    assert done.returncode == 141
+    assert all(line.startswith(("Note: ", "Warning: ")) for line in done.stderr.splitlines()), done.stderr
