@@ -143,7 +143,7 @@ class Operator:
         state = State(cluster)
         state.device_timeout = settings.device_timeout
         batcher = Batcher(settings.idle_window, settings.max_window)
-        self._shell = shell = Shell(state, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked))
+        self._shell = shell = Shell(state, lambda effect: self._round_loop.request(effect))  # noqa: PLW0108 - made below
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
 
         def put_in_force(accepted: tuple[Policy, ...]) -> None:

@@ -53,7 +53,8 @@ class Settings:
         steer_concurrency: the same for nominations and other writes to steered pods.
         device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
         device_gates: feature gate of devices -> whether it is on; others as in the API server's version.
-        conditions_per_second: conditions of waiting pods written per second, at most; of PodGroups as many besides.
+        conditions_per_second: changed conditions of waiting pods written per second, at most; of PodGroups, as many
+            conditions besides.
         resync: seconds between rounds in which no pod rests, at most, whatever changes.
         usage: of measured usage.
         observes: whether it only observes: it plans, and writes nothing but its Lease.

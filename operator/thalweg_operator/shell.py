@@ -88,6 +88,11 @@ class Shell:
         """The pod whose condition is still to be written; None: it is not."""
         return write_checks.pod_to_tell(self.cluster, self.ledger, key, uid)
 
+    def shows(self, pod: Pod) -> bool:
+        """Whether the watch shows a pod still."""
+        known = self.cluster.pods.get(pod.key)
+        return known is not None and known.uid == pod.uid
+
     def answered(self, write: Write, answer: Answer, reason: str = "") -> None:
         """A write was answered."""
         self.apply(WriteAnswered(write, answer, reason))

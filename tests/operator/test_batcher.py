@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from thalweg_operator.planning.batcher import REST_PER_POD, Batcher
+from thalweg_operator.planning.batcher import GATHER_ROOM, REST_PER_POD, Batcher
 
 #: A window that does not end while a test runs.
 _NEVER = 1000.0
@@ -78,7 +78,7 @@ async def test_a_round_rests_for_its_pods(pods: int) -> None:
     """Pods that come right after a round wait for a time that grows with its pods, up to the maximum window."""
     batcher, loop = Batcher(_NEVER, 0.1), asyncio.get_running_loop()
     ended = loop.time()
-    batcher.round_ended(0.001, pods)
+    batcher.round_ended(0.001, pods, pods)
     async with _triggered_again_and_again(batcher, at_once=True):
         await _due(batcher)
     assert loop.time() - ended >= min(0.1, pods * REST_PER_POD)
@@ -88,14 +88,14 @@ async def test_kube_scheduler_waits_for_no_long_rest() -> None:
     """The rest is as after a round of one pod; after one of none there is no rest."""
     batcher, loop = Batcher(_NEVER, _NEVER), asyncio.get_running_loop()
     ended = loop.time()
-    batcher.round_ended(0.001, 1_000_000)
+    batcher.round_ended(0.001, 1_000_000, 1_000_000)
     batcher.trigger(at_once=True, asked=True)
     await _due(batcher)
     assert loop.time() - ended >= REST_PER_POD
-    batcher.round_ended(0.001, 0)
+    batcher.round_ended(0.001, 0, 0)
     batcher.trigger(asked=True)
     assert await _is_due_soon(batcher)
-    batcher.round_ended(0.001, 1_000_000)
+    batcher.round_ended(0.001, 1_000_000, 1_000_000)
     batcher.trigger(at_once=True)
     assert not await _is_due_soon(batcher)
 
@@ -103,7 +103,7 @@ async def test_kube_scheduler_waits_for_no_long_rest() -> None:
 async def test_a_pause_ends_the_rest() -> None:
     """Once a burst is over nothing more is waited for."""
     batcher = Batcher(0.01, _NEVER)
-    batcher.round_ended(0.001, 1_000_000)
+    batcher.round_ended(0.001, 1_000_000, 1_000_000)
     batcher.trigger(at_once=True)
     await _due(batcher)
 
@@ -111,7 +111,7 @@ async def test_a_pause_ends_the_rest() -> None:
 async def test_a_round_without_pods_makes_no_rest() -> None:
     """The worker was told of changes: a pod that comes then is planned at once."""
     batcher = Batcher(_NEVER, _NEVER)
-    batcher.round_ended(5.0, 0)
+    batcher.round_ended(5.0, 0, 0)
     batcher.trigger(at_once=True)
     assert await _is_due_soon(batcher)
 
@@ -136,8 +136,35 @@ async def test_a_long_round_makes_for_a_long_pause() -> None:
     """Changes that no pod waits for must pause for as long as the last round took, but not for ever."""
     batcher, loop = Batcher(0.001, 10.0), asyncio.get_running_loop()
     for took, least in ((0.0, 0.0), (0.05, 0.05), (5.0, 0.1), (0.0, 0.0)):
-        batcher.round_ended(took, 0)
+        batcher.round_ended(took, 0, 0)
         batcher.trigger()
         begun = loop.time()
         await batcher.wait(10.0)
         assert least <= loop.time() - begun + 1e-3
+
+
+async def test_room_for_a_waiting_pod_is_gathered_for_a_moment() -> None:
+    """No window passes, though changes never pause; what comes free within a moment is one round's."""
+    batcher, loop = Batcher(_NEVER, _NEVER), asyncio.get_running_loop()
+    began = loop.time()
+    batcher.trigger(room=True)
+    async with _triggered_again_and_again(batcher):
+        await _due(batcher)
+    assert loop.time() - began >= GATHER_ROOM - 1e-3
+    batcher.trigger()
+    assert not await _is_due_soon(batcher), "the haste is over"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pods", "placed", "rest"),
+    [(0.05, 100, 1, 0.05), (0.0, 100, 8, 8 * REST_PER_POD), (0.0, 100, 0, 0.1), (5.0, 100, 100, 0.1), (0.0, 0, 0, 0.0)],
+    ids=["as long as it took", "for each pod that it placed", "it placed none", "no longer than the window", "no pods"],
+)
+async def test_rounds_for_room_rest(seconds: float, pods: int, placed: int, rest: float) -> None:
+    """Pods end all the time: rounds for their room take half of the time at most, and less where they bring nothing."""
+    batcher, loop = Batcher(_NEVER, 0.1), asyncio.get_running_loop()
+    ended = loop.time()
+    batcher.round_ended(seconds, pods, placed)
+    batcher.trigger(room=True)
+    await _due(batcher)
+    assert loop.time() - ended >= rest - 1e-3

@@ -1,5 +1,6 @@
 """Running pods leave for waiting ones of a higher priority: only by a plan, only as a whole, and nobody in vain."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,14 +15,16 @@ from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
-from flowcore.cluster.kinds import COMPOSITES, DISRUPTION_BUDGETS, GROUPS_OF_PODS
+from flowcore.cluster.kinds import COMPOSITES, DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector
 
 BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
@@ -464,3 +467,51 @@ async def test_a_node_without_a_feature_hides_no_full_one() -> None:
     scene.pod("u", 400, pod_class=PodClass(requests=(("cpu", 400),), priority=1000, features=("F",)))
     await scene.turn(3)
     assert scene.evictions() == ["lazy"]
+
+
+async def test_it_is_bound_with_the_event_that_its_victim_is_gone() -> None:
+    """No round is needed for it, and none is asked for at once."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    scene.asked[-1].done()
+    scene.gone(victim)
+    assert scene.bound == {"ns/u": "n0"}
+    assert scene.state.ledger.reservations["ns/u"].phase is Phase.BINDING
+
+
+HOSTNAME = "kubernetes.io/hostname"
+RULE = {"name": "az", "conflict": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}}
+KEEPS_ALL_AWAY = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, LabelSelector(), ("ns",)),))
+NEEDS_A_ROUND: dict[str, Callable[[EvictionScene], object]] = {
+    "a more urgent pod waits": lambda scene: scene.pod("first", 900, pod_class=sized(900, 2000)),
+    "its node changed": lambda scene: scene.node("n0", unschedulable=True),
+    "a pod came that keeps others away": lambda scene: scene.pod(
+        "alone", 0, pod_class=PodClass(), node_name="n0", constraints=KEEPS_ALL_AWAY
+    ),
+    "its policy has a rule": lambda scene: scene.policies.offer(
+        "own", "u", 2, {"selects": {"podSelector": {}}, "constraints": [RULE]}
+    ),
+    "a queue counts it": lambda scene: scene.state.apply(
+        ObjectSet(QUEUES, "q", Queue("q", pods=LabelSelector(), namespaces=LabelSelector()))
+    ),
+    "it is another pod than it was": lambda scene: urgent(scene, "u", 300),
+}
+
+
+@pytest.mark.parametrize("change", NEEDS_A_ROUND.values(), ids=NEEDS_A_ROUND)
+async def test_where_more_than_room_counts_a_round_says_who_gets_the_place(
+    change: Callable[[EvictionScene], object],
+) -> None:
+    """Its place is kept until then, and the round starts at once."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    scene.asked[-1].done()
+    scene.pod(victim, 500, node_name="n0", deleting=True)
+    change(scene)
+    scene.gone(victim)
+    assert not scene.bound
+    assert scene.state.ledger.reservations["ns/u"].phase is Phase.HELD

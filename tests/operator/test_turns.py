@@ -59,7 +59,7 @@ class SimulatedRounds:
         self.rounds.append((self.now, took))
         self.now += took * self.slowness
         if chosen.pods:
-            self.turns.took(seconds, self.now)
+            self.turns.took(seconds, self.now, {pod.uid for pod in chosen.pods if not self.fits(pod)})
         for pod in chosen.pods:
             self.planned[pod.uid] = self.planned.get(pod.uid, 0) + 1
             if self.fits(pod):
@@ -410,7 +410,7 @@ def test_what_helped_helps_pods_of_later_parts_too() -> None:
         world.waiting = {uid: everybody[uid] for uid in part}
         chosen = world.choose()
         assert chosen.pods
-        world.turns.took({"mallory": 0.01 * len(chosen.pods)}, world.now)
+        world.turns.took({"mallory": 0.01 * len(chosen.pods)}, world.now, {pod.uid for pod in chosen.pods})
         world.turns.retain(everybody.values())
 
 
@@ -422,3 +422,16 @@ def test_what_helped_helps_after_a_round_that_failed() -> None:
     assert len(world.choose().pods) == 20  # and the worker was lost
     world.now += 1.0
     assert world.choose().pods
+
+
+def test_what_got_a_node_was_not_planned_in_vain() -> None:
+    """Room comes for all of several parts: the next part follows at once, also where rounds take long by the clock."""
+    world = poisoned(200, 0.01)
+    world.slowness = 4.0
+    world.round()
+    world.fits = lambda _pod: True
+    world.generation += 1  # it helps
+    began, most = world.now, 0.01 * 200
+    world.run(began + 60.0)
+    assert not world.waiting
+    assert max(world.waits.values()) - (began - 1000.0) < 2 * world.slowness * most

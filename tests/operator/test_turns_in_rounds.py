@@ -14,6 +14,11 @@ from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.cost_policy import KnownModels
 
 
+def _took(scene: EvictionScene, seconds: float) -> None:
+    """The last round took so long, and placed no pod that waits."""
+    scene.loop._turns.took({"ns": seconds}, scene.now, {pod.uid for pod in scene.state.waiting.values()})
+
+
 async def test_a_node_that_comes_while_pods_are_gathered_helps_in_the_next_round() -> None:
     """The worker is told of it with that round. Else it would count for this one, and hundreds would wait on."""
     scene = EvictionScene()
@@ -21,12 +26,14 @@ async def test_a_node_that_comes_while_pods_are_gathered_helps_in_the_next_round
     for number in range(300):
         scene.pod(f"p{number:03}", 1000 + number)
     await scene.loop._round()
-    scene.loop._turns.took({"ns": 0.2}, scene.now)  # on a slower machine
+    scene.loop._turns.took(
+        {"ns": 0.2}, scene.now, {pod.uid for pod in scene.state.cluster.waiting.values()}
+    )  # on a slower machine
     scene.now += 1.0
     asyncio.get_running_loop().call_soon(scene.node, "n", 1000)
     await scene.loop._round()
     assert not scene.bound, "it came too late for this round"
-    scene.loop._turns.took({"ns": 0.2}, scene.now)
+    _took(scene, 0.2)
     scene.now += 0.01
     await scene.loop._round()
     assert scene.bound == {"ns/p000": "n"}
@@ -48,7 +55,9 @@ async def test_a_price_that_pods_wait_for_is_not_forgotten_while_others_have_the
 
     scene.ask = settling  # type: ignore[method-assign]
     await scene.loop._round()
-    scene.loop._turns.took({"ns": 0.2}, scene.now)  # on a slower machine
+    scene.loop._turns.took(
+        {"ns": 0.2}, scene.now, {pod.uid for pod in scene.state.cluster.waiting.values()}
+    )  # on a slower machine
     scene.now += 0.5
     scene.pod("small", 100)
     await scene.loop._round()
@@ -124,12 +133,12 @@ async def test_turns_of_namespaces_do_not_cut_a_network() -> None:
     for number in range(3):
         scene.pod(f"big{number}", 20_000 + number)
     await scene.loop._round()
-    scene.loop._turns.took({"ns": 30.0}, scene.now)
+    _took(scene, 30.0)
     for number in range(3):
         scene.pod(f"net{number}", 100 + number, labels=(("net", "yes"),))
     for _ in range(12):
         scene.now += 20.0
-        scene.loop._turns.took({"ns": 30.0}, scene.now)
+        _took(scene, 30.0)
         await scene.loop._round()
     assert set(scene.model.asked) == {3}
     assert set(scene.bound) == {"ns/net0", "ns/net1", "ns/net2"}

@@ -19,7 +19,7 @@ from thalweg_operator.delivery import conditions as module
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import WriteCondition
+from thalweg_operator.reservations.effects import TOLD_AFTER, WriteCondition
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -106,14 +106,37 @@ async def test_told_after_a_moment(case: tuple[Case, ConditionWriter]) -> None:
     made, told = case
     made.state.upsert_pod(pod())
     told.put(WriteCondition(pod(), "no room", "Unschedulable"))
-    assert told._due() == []
-    made.now = module._INITIAL_DELAY
+    assert told._due() == ([], [])
+    made.now = TOLD_AFTER
     await made.written(1)
     await until(lambda: made.events, 10, lambda: "the event")
     (_, condition), (event,) = made.patches[0], made.events
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
     assert condition["message"] == event["message"] == "no room"
     assert event["involvedObject"]["uid"] == "uid-p"
+
+
+async def test_many_that_no_node_takes_are_told_at_once(case: tuple[Case, ConditionWriter]) -> None:
+    """No rate holds up what autoscalers wait for; whose gang may still come is told later."""
+    made, told = case
+    for number in range(300):
+        made.state.upsert_pod(pod(f"p{number}"))
+        told.put(WriteCondition(pod(f"p{number}"), "no room", "Unschedulable", after=0.0))
+    made.state.upsert_pod(pod("gang"))
+    told.put(WriteCondition(pod("gang"), "1 of 2 pods are there", "GangIncomplete"))
+    told._per_second = 0.0
+    await made.written(300)
+    assert {name for name, _ in made.patches} == {f"p{number}" for number in range(300)}
+
+
+async def test_a_namespace_with_many_leaves_room_in_line(case: tuple[Case, ConditionWriter]) -> None:
+    """Who begins to wait in another namespace is not behind all of them."""
+    made, told = case
+    for number in range(1000):
+        made.state.upsert_pod(pod(f"p{number}"))
+        told.put(WriteCondition(pod(f"p{number}"), "no room", "Unschedulable", after=0.0))
+    first, again = told._due()
+    assert (len(first), again) == (module._IN_LINE, [])
 
 
 async def test_placed_meanwhile(case: tuple[Case, ConditionWriter]) -> None:
@@ -165,11 +188,11 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
     for number in range(1, 6):
         made.now += 1.0
         told.put(WriteCondition(made.state.pods["ns/p"], str(number), "Unschedulable"))
-        assert told._due() == []
+        assert told._due() == ([], [])
     made.now = 1.0 + module._REWRITE_INTERVAL
     made.state.upsert_pod(pod("new"))
     told._wanted["ns/new"] = module._Wanted("uid-new", "x", "Unschedulable", made.now, steered=False)
-    assert told._due() == ["ns/new", "ns/p"]
+    assert told._due() == (["ns/new"], ["ns/p"])
     await made.written(3)
     assert [(name, condition["message"]) for name, condition in made.patches[1:]] == [("new", "x"), ("p", "5")]
 

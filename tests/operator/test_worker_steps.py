@@ -143,6 +143,13 @@ def test_many_placed_pods_are_worth_more_time(monkeypatch: pytest.MonkeyPatch) -
     assert taken == 1 + math.ceil(2.0 * len(better.placements) / (placed / 3))
 
 
+def test_where_most_wait_for_the_room_of_a_few_the_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the whole budget where enough are placed for those that are left, and a fifth of it at least."""
+    for enough, steps in ((1e-6, 2), (1e6, 10)):
+        monkeypatch.setattr(improving_time, "_LEFT_FOR_EACH_PLACED", enough)
+        assert steps_taken(crowded(), 10.0, monkeypatch)[0] == 1 + steps
+
+
 def test_a_plan_that_leaves_nobody_ends_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start of the round; a pod that no node could take changes nothing."""
     request = crowded()

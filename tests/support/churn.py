@@ -35,7 +35,7 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.messages import request_encoder as encoder
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import CACHE_GENERATION, Replica
-from thalweg_operator.reservations.effects import Bind, Effect, Evict, WriteCondition
+from thalweg_operator.reservations.effects import Bind, Effect, Evict, RequestRound, WriteCondition
 from thalweg_operator.reservations.events import Answer
 
 from flowcore.api import Interner
@@ -97,7 +97,7 @@ class ChurningCluster:
         # Nobody is evicted.
         handlers[Evict] = lambda write: self.state.shell.answered(write, Answer.UNWANTED)
         handlers[WriteCondition] = lambda effect: self.conditions.put(effect)  # noqa: PLW0108 - made below
-        self.state = DrivenLedger(lambda: self.now, lambda effect: batcher.trigger(at_once=effect.at_once), handlers)
+        self.state = DrivenLedger(lambda: self.now, self._request, handlers)
         self.policies = self.state.policies
         us: Any = self
         events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
@@ -118,6 +118,9 @@ class ChurningCluster:
         self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "waiting": "Gate"})
         for at in range(STAYING):
             self.put_node(f"staying-{at}", {ZONE: f"z{at % 3}"})
+
+    def _request(self, effect: RequestRound) -> None:
+        self.loop.request(effect)
 
     def _bind(self, effect: Bind) -> None:
         self.bound[effect.pod.key] = effect.node

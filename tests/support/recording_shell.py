@@ -7,6 +7,8 @@ import math
 from thalweg_operator.reservations.effects import Write
 from thalweg_operator.reservations.events import Answer
 
+from flowcore.model.pods import Pod
+
 
 class RecordingShell:
     """Wants each write until so many refusals, and records the answers.
@@ -32,6 +34,10 @@ class RecordingShell:
     def is_wanted(self, _write: Write) -> bool:
         """See Shell."""
         return len(self.refusals) < self.max_refusals
+
+    def shows(self, _pod: Pod) -> bool:
+        """See Shell."""
+        return True
 
     def answered(self, _write: Write, answer: Answer, reason: str = "") -> None:
         """See Shell."""

@@ -5,9 +5,11 @@ The condition's reason is Unschedulable where more nodes would help, else a code
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
 
-Written only when the reason changes, and at a limited rate: ten thousand waiting pods whose message counts
-nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first, in turns
-between their namespaces.
+Pods never told before go first, as fast as the API server answers. Who tells them says after what time
+(``WriteCondition.after``): autoscalers wait for the condition of a pod that no node takes.
+
+Written again only when the reason changes, and at a limited rate: ten thousand waiting pods whose message counts nodes
+would otherwise flood the API server with every node that comes or goes. Namespaces take turns.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from thalweg_operator.reservations.effects import WriteCondition
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
-#: A pod left by one round is often placed by the next: wait this long before telling it.
-_INITIAL_DELAY = 0.5
+#: Seconds between two looks at what is due.
+_LOOK_EVERY = 0.05
+#: Reasons of a namespace in line at once.
+_IN_LINE = 64
 #: A reason that keeps changing is rewritten this often at most.
 _REWRITE_INTERVAL = 10.0
 #: Requests in flight at once.
@@ -89,9 +93,14 @@ class ConditionWriter:
         *,
         backoff: Backoff = _BACKOFF,
     ) -> None:
-        """``backoff``: pauses between tries of one write."""
+        """Keeps few requests in flight.
+
+        Args:
+            per_second: changed reasons written per second, at most.
+            backoff: pauses between tries of one write.
+        """
         self._api_client, self._shell, self._metrics, self._events = api_client, shell, metrics, events
-        self._write_interval, self._clock = 1.0 / per_second, shell.clock
+        self._per_second, self._clock = per_second, shell.clock
         self._queue = WriteQueue("reasons", _CONCURRENCY, self._try, metrics, backoff)
         self._wanted: dict[str, _Wanted] = {}
         #: What is in the queue. A newer reason takes its place with the next try.
@@ -108,14 +117,14 @@ class ConditionWriter:
         written = self._written.get(pod.key)
         if written is not None and written.uid != pod.uid:
             written = None
+        due = self._clock() + effect.after
+        if written is not None:
+            due = max(due, written.when + _REWRITE_INTERVAL)
         if wanted is not None and wanted.uid == pod.uid:
-            self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, wanted.due, steered)
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, min(due, wanted.due), steered)
         elif not _is_told(pod, effect) and (
             written is None or written.reason != reason or not (steered or written.event_only)
         ):
-            due = self._clock() + _INITIAL_DELAY
-            if written is not None:
-                due = max(due, written.when + _REWRITE_INTERVAL)
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, due, steered)
 
     async def run(self) -> None:
@@ -125,22 +134,23 @@ class ConditionWriter:
             tasks.create_task(self._enqueue_due())
 
     async def _enqueue_due(self) -> None:
-        """Puts due conditions in line, at a limited rate."""
+        """Puts due conditions in line: those of pods never told before, and others at a limited rate."""
+        rewrites = 0.0
         while True:
-            due = self._due()
-            # Also where none of them waits any more: the loop must turn.
-            await asyncio.sleep(0 if due else 0.1)
-            # Not all of a long list: pods that start to wait meanwhile go first.
-            for key in due[: max(1, int(1 / self._write_interval))]:
+            await asyncio.sleep(_LOOK_EVERY)
+            first, again = self._due()
+            rewrites = min(rewrites, 1.0) + self._per_second * _LOOK_EVERY
+            for key in [*first, *again[: int(rewrites)]]:
                 wanted = self._wanted.pop(key)
                 pod = self._shell.pod_to_tell(key, wanted.uid)
                 if pod is None or _is_told(pod, wanted):
                     continue
+                rewrites -= key in self._written
                 self._sending[key] = wanted
                 self._queue.put(key, pod.namespace)
-                await asyncio.sleep(self._write_interval)
 
-    def _due(self) -> list[str]:
+    def _due(self) -> tuple[list[str], list[str]]:
+        """Keys of pods to tell now: those never told before, as many as may stand in line, and the others."""
         now = self._clock()
         if now - self._pruned_at >= _PRUNE_EVERY:
             self._pruned_at = now
@@ -148,20 +158,21 @@ class ConditionWriter:
                 key: written for key, written in self._written.items() if key in self._shell.cluster.waiting
             }
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
-        due = sorted(
-            (condition.due, key)
-            for key, condition in self._wanted.items()
-            if condition.due <= now and key not in self._sending
-        )
-        # By place within their namespace: namespaces take turns.
-        places: Counter[tuple[str, bool]] = Counter()
-        ordered: list[tuple[bool, int, str]] = []
-        for _, key in due:
-            lane = key.partition("/")[0], key in self._written
-            ordered.append((lane[1], places[lane], key))
-            places[lane] += 1
-        ordered.sort(key=lambda entry: entry[:2])
-        return [key for *_, key in ordered]
+        in_line = Counter(key.partition("/")[0] for key in self._sending)
+        first: list[str] = []
+        again: list[tuple[int, str]] = []
+        for key, wanted in self._wanted.items():
+            if wanted.due > now or key in self._sending:
+                continue
+            namespace = key.partition("/")[0]
+            if key in self._written:
+                again.append((in_line[namespace], key))  # by place within their namespace: namespaces take turns
+            elif in_line[namespace] < _IN_LINE:
+                first.append(key)
+            else:
+                continue
+            in_line[namespace] += 1
+        return first, [key for _, key in sorted(again)]
 
     async def _try(self, key: str, _tries: int) -> Outcome:
         wanted = self._sending[key] = self._wanted.pop(key, self._sending[key])

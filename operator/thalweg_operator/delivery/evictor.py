@@ -110,7 +110,8 @@ class Evictor(QueuedWriter[Evict]):
         if not write.dry_run:
             preemptors = {"preemptors": write.preemptors} if write.preemptors else {}
             _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message, **preemptors)
-            await self._write_condition(write, path)
+            if self._shell.shows(pod):
+                await self._write_condition(write, path)
             self._write_event(write, write.message)
         return Finished.ANSWERED, Answer.DONE, ""
 

@@ -10,13 +10,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from flowcore.model.backfill_history import BackfillRecord
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning.saying import Guarded
 from thalweg_operator.api.backoff import Backoff
@@ -53,6 +54,7 @@ from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import (
     GateUnneeded,
     PlanAsked,
@@ -74,6 +76,8 @@ _BACKOFF = Backoff(first=0.05, longest=10.0)
 _LEAST_SETTLING = 1.0
 #: And at least this multiple of what the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
+#: Classes of waiting pods that are looked at where room comes free. Others wait for a pause of the changes.
+_MOST_CLASSES = 64
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
 
@@ -158,6 +162,8 @@ class RoundLoop:
         self._turns, self._network_turns = NamespaceTurns(self._planned_with), NetworkTurns()
         self._resting = UnhelpedPods(self._quarantine.class_key)
         self._what_helps = WhatHelps(cluster, ledger)
+        #: A pod of each class that the last rounds had no node for.
+        self._left: Mapping[PodClass, Pod] = {}
         #: The policy of waiting pods that declared networks decide, by key.
         self._network_of: Mapping[str, str] = {}
         #: uids of pods that the next round has to plan: others may be evicted for them.
@@ -184,6 +190,12 @@ class RoundLoop:
     def learnt_costs(self) -> LearntCosts:
         """What policies that learn know by now."""
         return self._builder.learnt_costs
+
+    def request(self, effect: RequestRound) -> None:
+        """Asks for a round. Room that came free is no haste unless a pod that the last round left fits there."""
+        left = islice(self._left.values(), _MOST_CLASSES)
+        room = bool(effect.freed) and self._what_helps.fits_any(left, effect.freed)
+        self._batcher.trigger(at_once=effect.at_once, asked=effect.asked, room=room)
 
     def record_next_round(self, folder: Path) -> None:
         """Has the next round recorded in a folder: one with pods, or one without if no pod waits for its turn."""
@@ -272,7 +284,8 @@ class RoundLoop:
             seconds = max(0.0, reply.seconds - sum(reply.network_seconds.values()))
             self._deadline.round_took(seconds, reply.namespace_seconds)
             if pending_round.by_turns:
-                self._turns.took(reply.namespace_seconds, self._clock())
+                left = {pending_round.pods[index].uid for index, _ in reply.unplaced}
+                self._turns.took(reply.namespace_seconds, self._clock(), left)
             if pending_round.by_networks:
                 self._network_turns.took(reply.network_seconds, self._clock())
         self._quarantine.succeeded(self._clock())
@@ -301,7 +314,7 @@ class RoundLoop:
         for observer in self._observers:
             say("The record of a round", partial(observer.round_planned, request, pending_round.pods, reply), None)
         self._finish_round(pending_round, reply, say)
-        self._batcher.round_ended(reply.seconds, pod_count)
+        self._batcher.round_ended(stopwatch.seconds, pod_count, pod_count - len(reply.unplaced))
 
     def _tell_unsaid(self, sentences: Sequence[str]) -> None:
         """Logs what could not be said of a round: at the first of rounds that lack it."""
@@ -495,6 +508,10 @@ class RoundLoop:
             apply(PodsUnplaced(told))
 
     def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None, say: Guarded) -> None:
+        unplaced = () if reply is None else reply.unplaced
+        nodeless = [pending_round.pods[index] for index, _ in unplaced]
+        nodeless += [pod for pod, _ in pending_round.left_as_they_are]
+        self._left = {pod.pod_class: pod for pod in nodeless}
         request, planning_input = pending_round.request, pending_round.planning_input
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))

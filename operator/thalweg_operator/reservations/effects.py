@@ -179,6 +179,10 @@ class Evict(_Effect, frozen=True, gc=False):
 # --- the rest is not answered ---
 
 
+#: Seconds after which a pod is told why it waits: what it waits for is often there by then.
+TOLD_AFTER = 0.5
+
+
 class WriteCondition(_Effect, frozen=True, gc=False):
     """Tell a pod why it waits.
 
@@ -186,24 +190,28 @@ class WriteCondition(_Effect, frozen=True, gc=False):
         reason: a sentence.
         condition: the reason of its condition PodScheduled: Unschedulable, or a code (waiting_codes.py).
         steered: kube-scheduler is to bind it.
+        after: seconds; it is told only if it waits for that long.
     """
 
     pod: Pod
     reason: str
     condition: str
     steered: bool = False
+    after: float = TOLD_AFTER
 
 
 class RequestRound(_Effect, frozen=True, gc=False):
     """A round may place more, or must look at something.
 
     Attributes:
-        at_once: a pod began to wait.
+        at_once: a pod began to wait, or its place is there.
         asked: kube-scheduler waits for the plan of a pod.
+        freed: nodes that gave up room.
     """
 
     at_once: bool = False
     asked: bool = False
+    freed: tuple[str, ...] = ()
 
 
 class ReconcileGates(_Effect, frozen=True, gc=False):

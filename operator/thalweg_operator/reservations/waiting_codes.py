@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from flowcore.model.pods import Pod
-from flowcore.rules.reasons.codes import CODES, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
+from flowcore.rules.filters.registry import IN_ORDER
+from flowcore.rules.reasons.codes import CODES, NO_NODES, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
 #: The pod is being deleted.
 TERMINATING: Final = "Terminating"
@@ -34,6 +35,8 @@ ALL_CODES: Final = CODES | {
 
 #: The condition's reason that makes cluster autoscalers add nodes (core/v1 PodReasonUnschedulable).
 UNSCHEDULABLE: Final = "Unschedulable"
+#: Reasons of conditions of pods that no node takes as the cluster is.
+NO_NODE_TAKES_IT: Final = frozenset({UNSCHEDULABLE, NO_NODES, *(each.name for each in IN_ORDER)})
 
 
 def blocked_code(pod: Pod) -> str:

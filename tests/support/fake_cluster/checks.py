@@ -14,7 +14,14 @@ from unittest.mock import patch
 from support.recount import check_recount
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
-from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
+from thalweg_operator.reservations.events import (
+    Event,
+    PlanMade,
+    PlannedPlacement,
+    PodPut,
+    PodRemoved,
+    SchedulerAnswered,
+)
 from thalweg_operator.reservations.ledger import ledger as ledger_module
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
@@ -96,6 +103,8 @@ class LedgerChecks:
             self._check_shifts(before, event)
         if isinstance(event, PlanMade):
             self._check_groups(event, record.effects)
+        if isinstance(event, PodPut | PodRemoved):
+            self._check_bound_after_victims(before, record.effects)
         priced = [each.outcome for each in record.effects if isinstance(each, CountPlacement)].count("priced")
         LedgerChecks.priced += priced
         if priced or isinstance(event, PlanMade):
@@ -255,6 +264,20 @@ class LedgerChecks:
                     there = self._cluster.occupancy.pod_index.matching_pods(AffinityMatch((term,))).by_node
                     itself = incoming_term_matches(term, each.pod.signature, self._cluster.namespaces)
                     assert there.get(each.node, 0) == itself
+
+    def _check_bound_after_victims(self, before: dict[int, Reservation], effects: list[Effect]) -> None:
+        """Who is bound as soon as its victims have left has its room, and nobody more urgent waits without a place."""
+        for each in effects:
+            reservation = self._ledger.reservations.get(each.pod.key) if isinstance(each, Bind) else None
+            known = None if reservation is None else before.get(reservation.id)
+            if reservation is None or known is None or known.phase is not Phase.AWAITING_VICTIM:
+                continue
+            assert reservation.pod.gang is None
+            self._check_not_overcommitted(reservation)
+            self._check_nobody_keeps_away(reservation)
+            for key, other in self._cluster.waiting.items():
+                if key not in self._ledger.reservations:
+                    assert other.pod_class.priority <= reservation.pod.pod_class.priority
 
     def _check_nobody_keeps_away(self, reservation: Reservation) -> None:
         """Who gets a place without a round has no rules, and the anti-affinity of no pod there speaks of it."""

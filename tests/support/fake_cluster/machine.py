@@ -506,10 +506,11 @@ class Preemption(WholeRounds):
         cpu=st.sampled_from(SIZES),
         members=st.sampled_from((0, 0, 2, 3)),
         never=st.sampled_from((False, False, False, True)),
+        more=st.sampled_from((0, 0, 1)),
     )
-    def urgent_pods_come(self, cpu: int, members: int, never: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+    def urgent_pods_come(self, cpu: int, members: int, never: bool, more: int) -> None:  # noqa: FBT001 - hypothesis calls it
         self.urgent += 1
-        fields = {"pod_class": sized(cpu, URGENT), "preempts": not never}
+        fields = {"pod_class": sized(cpu, URGENT + more), "preempts": not never}
         if members:
             self.create_gang(f"u{self.urgent}", members, **fields)
         else:
@@ -531,7 +532,7 @@ class Preemption(WholeRounds):
             if not pod.node_name and pod.preempts and pod.gang is None:
                 rooms = {name: dict(node.allocatable)["cpu"] for name, node in self.world.nodes.items()}
                 for other in pods:
-                    if other.node_name and other.pod_class.priority == URGENT:  # nobody leaves for them
+                    if other.node_name and other.pod_class.priority >= pod.pod_class.priority:  # nobody leaves for it
                         rooms[other.node_name] -= dict(other.usage)["cpu"]
                 cpu = dict(pod.pod_class.requests)["cpu"]
                 assert all(left < cpu for left in rooms.values()), f"{pod.name} waits, and could have room: {rooms}"

@@ -7,7 +7,7 @@ leave, and one that waits for something that the pod may have had beside its roo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
@@ -92,6 +92,10 @@ class WhatHelps:
             return fits
 
         return is_helped
+
+    def fits_any(self, pods: Iterable[Pod], nodes: Collection[str]) -> bool:
+        """Whether one of these pods fits one of these nodes now, as far as room goes."""
+        return any(fits_now(self._cluster, pod, node) for pod in pods for node in nodes)
 
     def _came_of_age(self, pod: Pod, policy: Policy, since: float, now: float) -> bool:
         """Whether others may be evicted for a pod now, and it had not waited for long enough then."""

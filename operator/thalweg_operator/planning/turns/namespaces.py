@@ -5,7 +5,8 @@ round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
 
 - Pods that no round has planned yet, unless pods of their namespace are known to cost much each: a burst is not cut.
 - Of the others, as many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
-- Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
+- Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time. Those that get one now take none of
+  it.
 
 After changes that help no waiting pod, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
 were planned in vain are not planned again beside each new pod, but later in small parts.
@@ -151,6 +152,8 @@ class NamespaceTurns:
         self._in_turns = False
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
+        #: What the running round takes of it.
+        self._spent = 0.0
         self._retried_at = float("-inf")
         #: When the running round was chosen, and until when no pod is planned again unless something helps.
         self._chosen_at, self._rests_until = 0.0, float("-inf")
@@ -180,7 +183,7 @@ class NamespaceTurns:
         bound = CALM_BOUND if calm else BOUND
         # Where new pods went may help after all: a rule may ask for them.
         due = not calm or (generation != self._generation and now - self._due_since >= _CALM_PERIOD)
-        self._pods, self._in_turns, self._next_at = pods, False, None
+        self._pods, self._in_turns, self._next_at, self._spent = pods, False, None, 0.0
         if not self._records:
             return self._all(pods, generation, helped, now)
         lots = self._lots(pods)
@@ -214,7 +217,7 @@ class NamespaceTurns:
         later = [lot for lot in limited if lot.pods[0].uid not in picked]
         self._pods = [pod for pod in pods if pod.uid in picked]
         if later:
-            self._next_at = max(now + (BOUND - self._allowance) / _RETRY_SHARE, self._rests_until)
+            self._next_at = max(self._turn_at(now), self._rests_until)
         elif generation != self._generation:
             self._next_at = self._due_since + _CALM_PERIOD
         new = [pod for lot in later if lot.is_new for pod in lot.pods if pod.uid not in self._planned]
@@ -226,16 +229,23 @@ class NamespaceTurns:
             more=bool(new),
         )
 
-    def took(self, by_namespace: Mapping[str, float], now: float) -> None:
+    def took(self, by_namespace: Mapping[str, float], now: float, left: Collection[str]) -> None:
         """The last chosen round ended with a plan.
 
         Args:
             by_namespace: seconds that the round took, by the namespaces of its pods.
             now: as above.
+            left: uids of its pods that got no node.
         """
         if self._retried_at == self._chosen_at:
+            again = [pod.uid for pod in self._pods if pod.uid in self._planned] or [pod.uid for pod in self._pods]
+            in_vain = sum(uid in left for uid in again) / max(1, len(again))
+            self._allowance = min(BOUND, self._allowance + self._spent * (1 - in_vain))
             # CPU time says who pays. On a busy machine a round takes longer than that, and others wait for it.
-            self._rests_until = now + min((now - self._chosen_at) * (1 / _RETRY_SHARE - 1), _LONGEST_REST)
+            rest = (now - self._chosen_at) * (1 / _RETRY_SHARE - 1) * in_vain
+            self._rests_until = now + min(rest, _LONGEST_REST)
+            if self._next_at is not None:
+                self._next_at = min(self._next_at, max(self._turn_at(now), self._rests_until))
         was_long = sum(by_namespace.values()) > CALM_BOUND
         if not was_long and not self._records:
             return
@@ -299,7 +309,8 @@ class NamespaceTurns:
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
         left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
         again = self._within(min(left, share, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
-        self._allowance -= _cost(again, costs)
+        self._spent = _cost(again, costs)
+        self._allowance -= self._spent
         return [*new, *again]
 
     def _within(self, seconds: float, some: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
@@ -345,6 +356,10 @@ class NamespaceTurns:
 
     def _is_by_age(self, lot: _Lot) -> bool:
         return self._records[lot.namespace].turns[lot.is_new] % 2 == 0
+
+    def _turn_at(self, now: float) -> float:
+        """When there is time again for pods that were planned in vain."""
+        return now + (BOUND - self._allowance) / _RETRY_SHARE
 
     def _refill(self, now: float) -> None:
         passed = max(0.0, now - self._allowance_at)

@@ -5,6 +5,8 @@ plan is the worst one there: it takes one class after the other, large pods firs
 round is no good measure then: where thousands of pods wait, the first plan takes most of the budget, and on a busy
 machine all of it. So such a plan is improved for the whole budget, in CPU time, and for longer if it places thousands
 and leaves hundreds. Few pods that wait must not make the rounds of all others longer, nor those that no plan places.
+Where hundreds wait for the room of a few, little is decided, and whoever gets that room waits for the plan: then the
+time follows what is placed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from thalweg_operator.planning.reports.phases import Stopwatch
 _PODS_OF_A_BUDGET = 3_000
 #: No more placed pods count than this for each that is left: there is no more to gain.
 _PLACED_FOR_EACH_LEFT = 10
+#: Where more pods are left than this for each that is placed, the time is as much shorter, but no shorter than a part.
+_LEFT_FOR_EACH_PLACED, _SHORTEST = 10, 0.2
 #: The longest that a plan is improved, in budgets.
 _MOST_BUDGETS = 5.0
 #: How many times longer it may take by the clock than in CPU time: others wait.
@@ -55,7 +59,7 @@ class ImprovingTime:
         #: Seconds by the clock from the start of the round.
         self._latest = max(budget, _OF_DEADLINE * deadline) if deadline else float("inf")
         self._began = self._began_by_clock = 0.0
-        self.seconds = budget
+        self.seconds = _SHORTEST * budget
 
     def begin(self) -> None:
         """There is a first plan."""
@@ -77,4 +81,6 @@ class ImprovingTime:
     def _worth(self, outlook: Outlook) -> float:
         """CPU seconds that a plan like this one may be improved for."""
         placed = min(outlook.placed, _PLACED_FOR_EACH_LEFT * outlook.left)
-        return self._budget * min(max(1.0, placed / _PODS_OF_A_BUDGET), _MOST_BUDGETS)
+        few = _LEFT_FOR_EACH_PLACED * outlook.placed / outlook.left
+        least = min(1.0, max(few, _SHORTEST))
+        return self._budget * min(max(least, placed / _PODS_OF_A_BUDGET), _MOST_BUDGETS)

@@ -47,6 +47,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
         optional: the group does without it.
         generation: of the cluster, when it was planned there.
+        taken_up: an earlier process planned it there: a round has to judge the place.
         waits_since: since when it waits for its victims, or for what it needs before its binding.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
@@ -82,6 +83,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     waiting_group: str = ""
     optional: bool = False
     generation: int = 0
+    taken_up: bool = False
     waits_since: float = NEVER
     since: float = NEVER
     passed_at: float = NEVER

@@ -29,7 +29,7 @@ class Phase(Enum):
 MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
     Phase.AWAITING_REPLACEMENT: "a running pod leaves its node; its controller's next pod comes here",
-    Phase.HELD: "its victims have left, or it replaces a pod that leaves; the place is kept until a round confirms it",
+    Phase.HELD: "its victims have left, or it replaces a pod that leaves; the place is kept until it is confirmed",
     Phase.PREPARING: "its claims, or those of a pod of its gang, get volumes and devices; then it is bound",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
@@ -63,7 +63,10 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
         Phase.AWAITING_VICTIM,
         Phase.AWAITING_REPLACEMENT,
     ): "in a chain of moves, the pods have left whose room the replacement takes",
-    (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
+    (
+        Phase.HELD,
+        Phase.BINDING,
+    ): "a round confirms the place, or only its room counts, delivery Binder",
     (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
     (Phase.BINDING, Phase.PREPARING): "the pod or another one of its gang has claims, which are to get theirs first",
     (

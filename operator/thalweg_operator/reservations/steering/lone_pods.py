@@ -22,8 +22,8 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement
 from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.reserve import reserve
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
+from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
@@ -91,6 +91,49 @@ def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str], *, 
             expect_question(state, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
             return True
     return False
+
+
+def bind_held(state: SteeringState, keys: Sequence[str]) -> None:
+    """Binds pods whose places are held since their victims have left, where a round would look at nothing but the room.
+
+    The places of others, and those that a more urgent pod may be given, wait for their round.
+
+    Args:
+        keys: of pods that waited for a victim that left just now.
+    """
+    ledger = state.ledger
+    for key in keys:
+        held = ledger.reservations.get(key)
+        if held is None or held.phase is not Phase.HELD or held.owner is not Owner.BINDER or held.waiting_group:
+            continue
+        pod = state.cluster.waiting.get(key)
+        if pod is None or not is_held_place(held, pod, held.node, Owner.BINDER) or not _may_bind_held(state, pod, held):
+            continue
+        if reserve(state.cluster, ledger, pod, held.node, Owner.BINDER):
+            state.effects.append(CountPlacement("reserved"))
+            state.effects.append(Bind(pod, held.node, state.cluster.generation))
+
+
+def _may_bind_held(state: SteeringState, pod: Pod, held: Reservation) -> bool:
+    cluster, policy = state.cluster, state.policy_of(pod)
+    return (
+        not state.is_delivering
+        and not state.ledger.ends
+        and not held.taken_up
+        and policy is not None
+        and delivery_of(policy).owner is Owner.BINDER
+        and not delivery_of(policy).blocked(pod)
+        and not policy.constraints
+        and not pod.replaces
+        and _needs_room_only(pod)
+        and not _is_counted(state, pod)
+        and not cluster.queues.of(pod, cluster.namespaces)
+        and not cluster.node_changed_since(held.node, held.generation)
+        and not any(
+            waiting_pod.pod_class.priority > pod.pod_class.priority and key not in state.ledger.reservations
+            for key, waiting_pod in cluster.waiting.items()
+        )
+    )
 
 
 def unasked(state: SteeringState) -> None:
@@ -203,11 +246,13 @@ def _is_counted(state: SteeringState, pod: Pod) -> bool:
 
 def _is_plain(pod: Pod) -> bool:
     """Whether a node's room and price are all that counts for a pod."""
+    return not pod.replaces and not pod.nominated_node and _needs_room_only(pod)
+
+
+def _needs_room_only(pod: Pod) -> bool:
     return (
         pod.gang is None
-        and not pod.replaces
         and not pod.gated
-        and not pod.nominated_node
         and pod.constraints is None
         and not (pod.unsupported_reason or pod.over_limit)
         and not pod.pod_class.volumes

@@ -121,9 +121,10 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             _time_passed(state)
     take_back_gangs(state)
     preparing.settle(state)
+    freed = tuple(ledger.helped.room_freed)
     helped = ledger.helped.end_step(any_pod=ledger.round_wanted)
     if helped or ledger.round_at_once:
-        state.effects.append(RequestRound(at_once=ledger.round_at_once))
+        state.effects.append(RequestRound(at_once=ledger.round_at_once, freed=freed))
         ledger.round_wanted = ledger.round_at_once = False
     effects = state.effects
     state.now, state.effects = outside

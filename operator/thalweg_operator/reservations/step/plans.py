@@ -14,7 +14,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, WaitingMode
 from flowcore.model.volumes import VolumeChoice
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
+from thalweg_operator.reservations.effects import TOLD_AFTER, Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import (
     PlanMade,
     PlannedPlacement,
@@ -36,7 +36,7 @@ from thalweg_operator.reservations.victims import independent_evictions, replace
 from thalweg_operator.reservations.victims.messages import joined
 from thalweg_operator.reservations.victims.replaced import named_victim
 from thalweg_operator.reservations.volume_needs import needed
-from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
+from thalweg_operator.reservations.waiting_codes import NO_NODE_TAKES_IT, UNSCHEDULABLE, blocked_code
 
 
 def plan_made(state: State, event: PlanMade) -> None:
@@ -328,7 +328,12 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
                     text += f" kube-scheduler refused it on {nodes}: {pod.unschedulable_message}"
                 else:
                     text += f" No volume was provisioned for it on {nodes} a short time ago."
-        state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
+        if not unplaced.retried:  # else the next round, which follows at once, says more
+            # Autoscalers wait for the condition of a pod that no node takes. The rest of a gang is often on its way.
+            # A steered pod has its condition from kube-scheduler.
+            lasts = unplaced.condition in NO_NODE_TAKES_IT and pod.gang is None and not delivery.steered
+            after = 0.0 if lasts else TOLD_AFTER
+            state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered, after))
         if policy.waiting is WaitingMode.AUTO and pod.gated and not pod.names_gang:
             _let_autoscalers_see(state, unplaced)
         if unplaced.retried:

@@ -63,7 +63,7 @@ def pod_put(state: State, pod: Pod) -> None:
     if key in ledger.victims:
         ledger.victim_changed(pod, state.now)
     if waited:
-        victims.settle(state, waited)
+        _victim_left(state, waited)
     if pod.deleting or pod.terminal:
         _runs_no_more(state, change)
     _count_drift(ledger, change, reserved)
@@ -93,9 +93,16 @@ def pod_put(state: State, pod: Pod) -> None:
     _note_help(ledger, change, rules_met=change.affects_waiting and not as_planned)  # others may have waited for it
     if begins:  # or its gate opened without a plan
         came = not lone_pods.pod_came(state, cluster.waiting[key])
-        ledger.round_at_once |= came or ledger.round_wanted or ledger.helped.room_freed
+        ledger.round_at_once |= came or ledger.round_wanted or bool(ledger.helped.room_freed)
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(state, key, before)
+
+
+def _victim_left(state: State, waited: list[str]) -> None:
+    """A victim has left: pods that waited for nothing else are bound, or a round confirms their places at once."""
+    held = victims.settle(state, waited)
+    lone_pods.bind_held(state, held)
+    state.ledger.round_at_once |= not state.ledger.held.isdisjoint(held)
 
 
 def _runs_no_more(state: State, change: PodChange) -> None:
@@ -145,7 +152,7 @@ def pod_removed(state: State, key: str) -> None:
     waited = victims.victim_left(state, key) if key in ledger.victims else []
     change = state.cluster.remove_pod(key)
     if waited:
-        victims.settle(state, waited)
+        _victim_left(state, waited)
     _runs_no_more(state, change)
     _count_drift(ledger, change, None)
     ledger.in_flight.seen(key)
@@ -186,7 +193,7 @@ def object_event(state: State, event: ObjectEvent) -> None:
             ledger.round_wanted |= store.put(cluster, key, value)
             if store is RESOURCE_CLAIMS:
                 preparing.device_claim_changed(state, key, before, value)
-                victims.settle(state, state.freed_devices.claim_changed(key, value))
+                _victim_left(state, state.freed_devices.claim_changed(key, value))
             elif store is RESOURCE_SLICES:
                 ledger.device_claims.slice_changed(key, before, value, cluster.generation)
             elif store is DEVICE_TAINT_RULES:

@@ -158,8 +158,8 @@ def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surrou
             VictimRecord(victim, Departure.PREEMPTION, stage=Stage.ASKED, leaving_since=state.now) for victim in victims
         ]
         ledger.add(pod, pod.planned_node, delivery.owner, Phase.AWAITING_VICTIM, records, group)
-        ledger.change(pod.key, write=1)
-    settle(state, [pod.key for pod in pods])
+        ledger.change(pod.key, write=1, taken_up=True)
+    state.ledger.round_wanted |= bool(settle(state, [pod.key for pod in pods]))
     for pod in pods:
         if ledger.waits_for_victim(pod.key) and not _is_written(pod):
             nomination_lost(state, pod.key)

@@ -35,6 +35,8 @@ from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.volume_needs import needed
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
+#: Seconds that a pod waits for its victims before its condition says so: its nomination does, and most wait no longer.
+LEAVE_WITHIN = 2.0
 #: Seconds that the API server may take to evict the victims before the room is given back for a while.
 EVICTION_TIMEOUT = 60.0
 #: Seconds beyond its grace period that a preempted pod may take to terminate.
@@ -59,7 +61,7 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
             continue  # given up with its group
         if not is_whole(ledger, reservation) or not may_take_place(state, reservation):
             give_up(state, reservation)
-    settle(state, chosen)
+    ledger.round_wanted |= bool(settle(state, chosen))
     for members in _awaiting(ledger, chosen):
         if members[0].pod.key not in state.moves.awaited:  # who waits for a place evicts for it too
             _wait(state, members)
@@ -87,17 +89,18 @@ def victim_left(state: VictimsState, key: str) -> list[str]:
     return waited
 
 
-def settle(state: VictimsState, keys: Iterable[str]) -> None:
-    """Keeps the places of groups whose victims have all left, for the next round to confirm.
+def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
+    """Keeps the places of groups whose victims have all left, and returns the keys of their pods.
 
-    The place of a replacement needs no round: it waits for the replacement now.
+    The place of a replacement needs no confirmation: it waits for the replacement now.
 
     Args:
         keys: of pods that wait, or waited just now.
     """
     ledger = state.ledger
+    held: list[str] = []
     if state.is_delivering:
-        return  # more of a group may come, with victims of its own; the next look settles what is left
+        return held  # more of a group may come, with victims of its own; the next look settles what is left
     for members in _awaiting(ledger, keys):
         if any(member.victims or state.freed_devices.waits(member) for member in members):
             continue
@@ -108,7 +111,8 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
         else:
             for member in members:
                 ledger.change(member.pod.key, phase=Phase.HELD)
-            ledger.round_wanted = True
+                held.append(member.pod.key)
+    return held
 
 
 def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]]:
@@ -406,7 +410,8 @@ def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
     if problem:
         text += f" {_not_now(problem)}"
     code = _code(state.ledger, reservation)
-    state.effects.append(WriteCondition(reservation.pod, text, code, _is_steered(reservation)))
+    after = 0.0 if problem else LEAVE_WITHIN
+    state.effects.append(WriteCondition(reservation.pod, text, code, _is_steered(reservation), after))
 
 
 def _waits(ledger: Ledger, reservation: Reservation) -> str:

@@ -14,14 +14,14 @@ class Helped:
         some: number of steps that gave up room on a node or came to meet rules between pods, and did nothing else.
         freed: nodes that gave up room, since the last call of ``take_freed``.
         rules_met: whether this step may meet a rule between pods that a waiting pod has.
-        room_freed: whether this step gave up room on a node.
+        room_freed: nodes that gave up room in this step.
     """
 
     any_pod: int = 0
     some: int = 0
     freed: set[str] = field(default_factory=set)
     rules_met: bool = False
-    room_freed: bool = False
+    room_freed: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -35,7 +35,8 @@ class Helped:
             asks: False: no round is asked for, the next one knows of it.
         """
         self.freed.add(node)
-        self.room_freed |= asks
+        if asks:
+            self.room_freed.append(node)
 
     def end_step(self, *, any_pod: bool) -> bool:
         """Counts a step, and returns whether a round may place more after it.
@@ -43,8 +44,8 @@ class Helped:
         Args:
             any_pod: whether it did something beside what is noted here.
         """
-        some = self.rules_met or self.room_freed
-        self.rules_met = self.room_freed = False
+        some = self.rules_met or bool(self.room_freed)
+        self.rules_met, self.room_freed = False, []
         self.any_pod += any_pod
         self.some += some and not any_pod
         return some or any_pod
