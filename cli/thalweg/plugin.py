@@ -20,6 +20,7 @@ from thalweg.commands.status import status
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
 from thalweg.program import PLANS, Program
+from thalweg.terminal.printable import printable
 
 #: What tells cobra, kubectl's library, that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
@@ -55,5 +56,5 @@ def complete() -> None:
     completions = ShellComplete(main, {}, "kubectl-thalweg", "").get_completions(words, last)
     for completion in completions:
         if completion.type == "plain":
-            click.echo(f"{completion.value}\t{completion.help}" if completion.help else completion.value)
+            click.echo("\t".join(map(printable, filter(None, (completion.value, completion.help)))))
     click.echo(_FILES if any(each.type == "file" for each in completions) else _NO_FILES)

@@ -198,7 +198,7 @@ except ValueError:
 def test_any_text(text: str) -> None:
     """It is printable, in one line or in as many as it had; documents mean what they meant."""
     assert printable(text).isprintable()
-    assert printable_lines(text).count("\n") == text.count("\n")
+    assert [printable_lines(text).count(mark) for mark in "\n\t"] == [text.count(mark) for mark in "\n\t"]
     encoded = json.dumps([text], ensure_ascii=False).encode(errors="replace")
     escaped = printable_json(encoded)
     assert json.loads(escaped) == json.loads(encoded)

@@ -22,8 +22,10 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines, which it stays."""
-    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+    """The same for a text of several lines, with tabs in them, which it stays."""
+    if text.isprintable():
+        return text
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def _shown(character: str) -> str:
