@@ -25,8 +25,8 @@ from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.messages import tell_error
 from thalweg.terminal.tables import print_table
+from thalweg.terminal.telling import tell_error
 
 #: Steps of a plan that are printed; ``-o json`` has all.
 _MAX_STEPS: Final = 5

@@ -19,8 +19,8 @@ from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.messages import tell_error
 from thalweg.terminal.tables import print_table
+from thalweg.terminal.telling import tell_error
 
 
 def run_certificates(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets, output: str) -> None:

@@ -12,7 +12,7 @@ from thalweg import options
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status
 from thalweg.commands.why import why
-from thalweg.terminal.messages import tell_note
+from thalweg.terminal.telling import tell_note
 
 
 class _OldName(click.Command):

@@ -31,9 +31,9 @@ from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
 from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.messages import tell_error
 from thalweg.terminal.printable import printable
 from thalweg.terminal.tables import print_table
+from thalweg.terminal.telling import tell_error
 
 #: Connections to the API server at a time.
 _CONNECTIONS = 8

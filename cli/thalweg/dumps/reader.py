@@ -27,7 +27,7 @@ from flowcore.questions.scenario.reading.objects import (
 from flowcore.questions.scenario.reading.saved import read_state
 from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
 from thalweg.dumps.policy_schema import checked_spec, without_removed_fields
-from thalweg.terminal.messages import tell_warning
+from thalweg.terminal.telling import tell_warning
 from thalweg_cost_models import find_models
 
 #: API group, kind, namespace and name.

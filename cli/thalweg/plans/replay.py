@@ -13,8 +13,8 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from thalweg.terminal.documents import print_document
-from thalweg.terminal.messages import tell_error
 from thalweg.terminal.progress import passing
+from thalweg.terminal.telling import tell_error
 from thalweg_cost_models import find_models
 
 

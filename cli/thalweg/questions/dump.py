@@ -20,8 +20,8 @@ from flowcore.questions.scenario.reading.objects import name_of
 from thalweg.sources.asking import run
 from thalweg.sources.cluster_source import listed_objects
 from thalweg.sources.source import SourceError, SourceOptions
-from thalweg.terminal.messages import tell_warning
 from thalweg.terminal.printable import printable_json
+from thalweg.terminal.telling import tell_warning
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[\n'
 _END: Final = b"\n]}\n"

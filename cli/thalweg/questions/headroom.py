@@ -12,8 +12,8 @@ from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNode
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.messages import tell_note
 from thalweg.terminal.tables import print_table
+from thalweg.terminal.telling import tell_note
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell, and moves in a table; ``-o json`` has all.

@@ -23,7 +23,7 @@ from thalweg.questions.headroom import QUESTION
 from thalweg.sources.asking import opened, run
 from thalweg.sources.source import SourceOptions
 from thalweg.terminal.documents import print_document, yaml_of
-from thalweg.terminal.messages import tell_note
+from thalweg.terminal.telling import tell_note
 
 #: Its own controller makes nodes for all pods of a request, or for none.
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -38,8 +38,8 @@ from thalweg.dumps.reader import read_objects
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.messages import tell_error, tell_note
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
+from thalweg.terminal.telling import tell_error, tell_note
 
 QUESTION = SourceOperation("what-if", WhatIfAnswer, answer_what_if)
 

@@ -19,7 +19,7 @@ from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig, holds_certificate
 from thalweg.scheduler_config.scheduler_config_objects import ServiceProblem, client_certificates, service_url, store
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.messages import tell_error
+from thalweg.terminal.telling import tell_error
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from thalweg.sources.dump_source import DumpSource
 from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions, warn
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.messages import tell_error
+from thalweg.terminal.telling import tell_error
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 

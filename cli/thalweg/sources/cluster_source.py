@@ -22,7 +22,7 @@ from thalweg.sources.operator_view.live import LiveOperator
 from thalweg.sources.operator_view.live_service import NoView
 from thalweg.sources.operator_view.server_operator import ServerOperator, server_session
 from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions, warn
-from thalweg.terminal.messages import tell_note
+from thalweg.terminal.telling import tell_note
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 

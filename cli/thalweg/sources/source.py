@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import click
 
-from thalweg.terminal.messages import tell_warning
+from thalweg.terminal.telling import tell_warning
 
 if TYPE_CHECKING:  # help must be instant
     import msgspec

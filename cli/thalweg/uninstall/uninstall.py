@@ -24,7 +24,7 @@ from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
 from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
-from thalweg.terminal.messages import tell_error, tell_warning
+from thalweg.terminal.telling import tell_error, tell_warning
 from thalweg.uninstall.patches import patches as patches_of
 
 _T = TypeVar("_T")

@@ -26,8 +26,8 @@ from thalweg_view.web.page_files import NOT_GATHERED, read_page
 from thalweg.dumps.files import DumpError
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg.terminal.consoles import stderr_console
-from thalweg.terminal.messages import tell_error
 from thalweg.terminal.progress import progress_bar
+from thalweg.terminal.telling import tell_error
 from thalweg.up.up_devices import CLAIMING_PODS, DeviceNodes, nodes_with_devices
 from thalweg.up.up_nodes import made_up_nodes, nodes_of_dump
 from thalweg.up.up_objects import OPERATOR, VIEWER, up_objects

@@ -28,8 +28,8 @@ from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.reading.saved import state_of
 from thalweg.dumps.files import DumpError, display_name
 from thalweg.dumps.reader import read_dump
-from thalweg.terminal.messages import tell_error, tell_warning
 from thalweg.terminal.progress import planning
+from thalweg.terminal.telling import tell_error, tell_warning
 from thalweg_cost_models import find_models
 
 _LOOPBACK: Final = "127.0.0.1"
