@@ -170,7 +170,7 @@ class RoundLoop:
         self._retried: frozenset[str] = frozenset()
         self._prices = PriceReader()
         self._worker_in_sync, self._record_in = False, ""
-        self._round_started = 0.0
+        self._round_started = self._restart_seconds = 0.0
         #: When time alone is a reason for a round, and how often it was: that counts like changes that may help pods
         #: which wait.
         self._due_at, self._helped_by_time = float("inf"), 0
@@ -275,7 +275,9 @@ class RoundLoop:
                 reply = await self._worker.ask(request)
         except WorkerLost as error:
             self._round_metrics.failed(request.number, pod_count, stopwatch, str(error))
-            self._quarantine.failed(self._clock(), stopwatch.phases[-1].seconds, str(error))
+            # The next worker takes about as long to start as the last one.
+            lost = stopwatch.phases[-1].seconds + self._restart_seconds
+            self._quarantine.failed(self._clock(), lost, str(error))
             self._metrics.quarantined.set(len(self._quarantine))
             raise
         self._builder.backfill_records = reply.backfill_history.records
@@ -330,10 +332,11 @@ class RoundLoop:
             self._worker_in_sync = False
             self._metrics.worker_restarts.inc()
             _log.error("worker restarted", reason="exited")
+        began = self._clock()
         await self._worker.start()
         self._shell.cluster.mark_all_dirty()
         await self._worker.ask(await self._builder.build(self._builder.planning_input(), [], reset=True))
-        self._worker_in_sync = True
+        self._worker_in_sync, self._restart_seconds = True, self._clock() - began
 
     def _planned_with(self, pod: Pod) -> Hashable:
         """Equal for pods that are planned together: a declared network counts all pods of its policy."""

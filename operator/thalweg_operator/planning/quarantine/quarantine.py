@@ -198,6 +198,8 @@ class Quarantine:
         kind, self._planned_pods = _TURNS[self._turn], ()
         if not classes:
             return
+        if kind is _RoundKind.OTHERS:
+            self._turn -= 1  # those whom nobody suspects wait for one failed round only
         self._charge(set(namespaces.values()), now, seconds_lost, kind)
         if kind is _RoundKind.RETRY:
             for item, pod_class in classes.items():
