@@ -1,13 +1,13 @@
 """The cheapest changes that would place a waiting pod."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.small_fixes import CPU_STEP, NOW, cheapest, draw_scenario
+from support.small_fixes import CONTROL_PLANE, CPU_STEP, NOW, cheapest, draw_ruled_scenario, draw_scenario
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.composite_groups import CompositeGroup, CompositeKey
@@ -49,6 +49,8 @@ CONTEXT = AnswerContext(NOW)
 DB = Taint("dedicated", "db", "NoSchedule")
 WEB = (("app", "web"),)
 HOSTNAME = "kubernetes.io/hostname"
+#: Taints of nodes that no fix opens to pods that ask for no GPU.
+CLOSED = (CONTROL_PLANE.key, "nvidia.com/gpu")
 
 
 def node(name: str, cpu: int = 4000, **fields: Any) -> Node:
@@ -105,11 +107,12 @@ def nodes_after(this: Scenario, plan: ScenarioPlan) -> dict[str, str]:
     return found | {placement.pod.key: placement.node for placement in plan.result.placements}
 
 
+@pytest.mark.parametrize("draw", [draw_scenario, draw_ruled_scenario])
 @settings(max_examples=15)
-@given(st.integers(0, 10_000))
-def test_every_fix_places_the_pod_and_names_exactly_who_loses(seed: int) -> None:
+@given(seed=st.integers(0, 10_000))
+def test_every_fix_places_the_pod_and_names_exactly_who_loses(draw: Callable[[int], Scenario], seed: int) -> None:
     """Each fix is made and planned here once more: the pod has a node, `places`, `loses` and `moves` are right."""
-    this = draw_scenario(seed)
+    this = draw(seed)
     plan = plan_scenario(this, NOW)
     before = nodes_after(this, plan)
     waiting = set(this.cluster.waiting)
@@ -120,6 +123,7 @@ def test_every_fix_places_the_pod_and_names_exactly_who_loses(seed: int) -> None
             with applied(this, fix.change, CONTEXT):
                 after = nodes_after(this, plan_scenario(this, NOW))
             assert key in after
+            assert not any(isinstance(each, Tolerate | RemoveTaint) and each.key in CLOSED for each in fix.change)
             assert set(fix.places) == (after.keys() - before.keys()) & waiting
             assert set(fix.loses) == before.keys() - after.keys()
             stayed = {each for each in running if before.get(each) == running[each]}

@@ -8,6 +8,7 @@ from support.scenario_state import NOW, scenario_of
 
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.why import answer_why
+from flowcore.questions.scenario import plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
 
 RUNS = {"phase": "Running"}
@@ -126,6 +127,21 @@ def test_local_volumes_that_are_taken() -> None:
     answer = why("default/p", zoned("a", "a"), zoned("b", "b", "1"), local, claim(storage_class="local"), taken, free,
                  waiting)  # fmt: skip
     assert answer.evidence[0] == f"{needs}: v2 is free, on b (Insufficient cpu)."
+
+
+def test_a_volume_is_missing_where_others_of_its_kind_get_those_that_are_there() -> None:
+    """Three claims and two volumes: a priority would take another one's, so it is no advice."""
+    local = storage_class("local", provisioner="kubernetes.io/no-provisioner")
+    volumes = [volume(f"v{at}", HOSTNAME, at, "local") for at in "ab"]
+    claims = [claim(f"c{at}", "local") for at in "abc"]
+    pods = [pod(f"db-{at}", "1", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": f"c{at}"}}])
+            for at in "abc"]  # fmt: skip
+    scenario = scenario_of([*(zoned(at, "a") for at in "abc"), local, *volumes, *claims, *pods])
+    waits = plan_scenario(scenario, NOW).result.unplaced[0].pod.key
+    answer = answer_why(scenario, WhyQuery(waits, fixes=False), AnswerContext(NOW))
+    name = f"PersistentVolumeClaim default/c{waits[-1]}"
+    assert f"{name} needs a PersistentVolume of class local, and all 2 are taken." in answer.evidence
+    assert answer.next == f"Make a PersistentVolume of class local that suits {name}."
 
 
 def test_who_has_a_claim_for_one_pod() -> None:

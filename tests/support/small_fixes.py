@@ -12,9 +12,9 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
-from flowcore.model.pods import Pod, PodClass, Toleration
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass, Toleration
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
@@ -44,6 +44,10 @@ CPU_STEP, MEMORY_STEP = 500, 512 * 2**20
 _TAINTS = (Taint("dedicated", "db", "NoSchedule"), Taint("gpu", "", "NoExecute"))
 _WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 _PRIORITIES = (0, 0, 10, 100)
+#: Of a node that no fix opens to the drawn pods.
+CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
+_GPU = "nvidia.com/gpu"
+_SPARE = Taint("spare", "", "NoSchedule")
 CAP = "few"
 POLICY = "p"
 
@@ -70,6 +74,42 @@ def draw_scenario(seed: int) -> Scenario:
         cap = Conflict(CAP, _WEB, draw.choice(("kubernetes.io/hostname", "zone")))
         everybody = Selects(("default-scheduler",))
         scenario.policies[POLICY] = Policy(POLICY, selects=everybody, constraints=(cap,))
+    return scenario
+
+
+def draw_ruled_scenario(seed: int) -> Scenario:
+    """The same with a spare node, host ports, few pod slots, a control plane, GPUs, and rules of pods."""
+    draw, scenario = random.Random(seed), draw_scenario(seed)
+    cluster = scenario.cluster
+    for node in list(cluster.nodes.values()):
+        amounts, taints = dict(node.allocatable), node.taints
+        if draw.random() < 0.3:
+            amounts["pods"] = max(1, sum(pod.node_name == node.name for pod in scenario.running()))
+        if draw.random() < 0.15:
+            amounts[_GPU], taints = 2, (*taints, Taint(_GPU, "present", "NoSchedule"))
+        elif draw.random() < 0.15:
+            taints = (*taints, CONTROL_PLANE)
+        cluster.put_node(replace(node, allocatable=tuple(sorted(amounts.items())), taints=taints))
+    # Room for running pods, which tolerate its taint, and not for those that wait.
+    amounts = {"cpu": CPU_STEP * draw.randint(1, 5), "memory": MEMORY_STEP * 5, "pods": 110}
+    labels = (("disk", "hdd"), ("kubernetes.io/hostname", "spare"), ("zone", draw.choice("abc")))
+    cluster.put_node(Node("spare", "spare", labels, (_SPARE,), allocatable=tuple(sorted(amounts.items()))))
+    for pod in list(cluster.pods.values()):
+        pod_class, rules = pod.pod_class, pod.constraints or InterPodConstraints()
+        if pod.node_name:
+            pod_class = replace(pod_class, tolerations=(Toleration(_SPARE.key, "Exists"),))
+        if draw.random() < 0.3:
+            pod_class = replace(pod_class, host_ports=(HostPort(ANY_ADDRESS, "TCP", draw.choice((80, 443))),))
+        term = AffinityTerm(draw.choice(("zone", "kubernetes.io/hostname")), _WEB, ("default",))
+        if draw.random() < 0.15:
+            rules = replace(rules, anti_affinity=(term,))
+        elif not pod.node_name and draw.random() < 0.2:
+            rules = replace(rules, affinity=(term,))
+        elif not pod.node_name and draw.random() < 0.2:
+            rules = replace(rules, spread=(SpreadConstraint("zone", 1, _WEB),))
+        cluster.put_pod(
+            replace(pod, pod_class=pod_class, constraints=None if rules == InterPodConstraints() else rules)
+        )
     return scenario
 
 
@@ -123,7 +163,7 @@ def _pod(draw: random.Random, name: str, *, running: bool) -> Pod:
 
 
 def _on(pod: Pod, node: str) -> Pod:
-    return replace(pod, node_name=node, pod_class=replace(pod.pod_class, node_name=node), started=NOW - 900)
+    return replace(pod, node_name=node, started=NOW - 900)
 
 
 def every_change(scenario: Scenario, pod: Pod) -> Iterator[Change]:
@@ -181,5 +221,5 @@ def _may_move(scenario: Scenario, after: Snapshot, change: MovePod) -> bool:
         return False
     room = without_pods(after, [Leaver.of_bound(moved, moved.signature)])
     signature = with_policy_constraints(moved.signature, governed.policy_of(moved))
-    fits = run_filters(replace(moved.pod_class, node_name=""), room, signature).fits
+    fits = run_filters(moved.pod_class, room, signature).fits
     return bool(fits[after.table.index[change.node]])

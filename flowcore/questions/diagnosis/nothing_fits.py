@@ -10,6 +10,7 @@ from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
 from flowcore.questions.diagnosis.evidence import in_the_way, step_for_claims
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
+from flowcore.questions.diagnosis.fixes.proposals.closed_pools import asked_devices, closed_nodes
 from flowcore.questions.diagnosis.kept_pods import kept_there
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_device_classes, missing_storage
@@ -111,7 +112,9 @@ def keeps_out(pod: UnplacedCase) -> list[str]:
 
 
 def _way_out(pod: UnplacedCase) -> WayOut | None:
-    return way_out(pod.after, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after))
+    after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
+    closed = closed_nodes(pod_class, asked_devices([pod.scenario.cluster.pods[pod.key]]), after)
+    return way_out(pod.after, too_small(pod_class, after) | closed)
 
 
 def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
@@ -153,7 +156,8 @@ def _opens(pod: UnplacedCase, out: WayOut, nearest: int) -> str:
     node = pod.after.table.nodes[nearest]
     details = [detail for name in out.filters if (detail := _detail(pod, name, nearest))]
     where = f"{count} nodes would take it, such as {node.name}" if count > 1 else f"{node.name} would take it"
-    return f"Without {listed(out.filters)}, {where}{f' ({chr(59).join(details)})' if details else ''}."
+    lacks = f" ({'; '.join(details)})" if details else ""
+    return f"Without {listed(out.filters)}, {where}{lacks}."
 
 
 def _detail(pod: UnplacedCase, name: str, position: int) -> str:

@@ -13,7 +13,7 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.evidence import in_the_way
+from flowcore.questions.diagnosis.evidence import in_the_way, step_for_claims
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed_pods
 from flowcore.rules.filters import node_ports, node_resources_fit
@@ -44,15 +44,18 @@ def room_taken(pod: UnplacedCase) -> Finding | None:
     if not pod.before.fits.any():
         return None
     cheapest = takers(pod)
-    higher = "Give it a higher priority, or add room."
+    # A priority would take the volume of another pod: a volume is missing.
+    higher = step_for_claims(pod) or "Give it a higher priority, or add room."
+    in_its_way = in_the_way(pod, smallest_exclusion(pod.after).filters)
     if cheapest is None:
         count = int(pod.before.fits.sum())
         some = "1 node" if count == 1 else f"{count} nodes"
-        return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, (f"Before the plan {some} had room for it.",), higher)
+        evidence = [f"Before the plan {some} had room for it.", *in_its_way]
+        return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher)
     who = [placement.pod.key for placement in cheapest.placements]
     has = "has" if len(who) == 1 else "have"
     evidence = [f"{listed_pods(who, pod.context)} {has} its room on {cheapest.node}.", _comparison(pod, cheapest)]
-    evidence += in_the_way(pod, smallest_exclusion(pod.after).filters)
+    evidence += in_its_way
     it = "it" if len(who) == 1 else "them"
     details = (f"To leave {it} costs {cheapest.price}, and to leave this pod {pod.unplaced.price}.",)
     if share := _share(pod, cheapest):

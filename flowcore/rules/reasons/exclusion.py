@@ -62,8 +62,8 @@ def way_out(verdicts: Verdicts, hopeless: Bools | None = None) -> WayOut | None:
     """The fewest filters without which a node fits, of several sets that which opens most nodes; None: a node fits.
 
     Args:
-        hopeless: bool[N], nodes that are no use even so, such as those too small when empty: they do not count among
-            sets of the same size, as long as there are others.
+        hopeless: bool[N], nodes that are no use even so, such as those too small when empty: they do not count, as
+            long as there are others.
     """
     names, rejected = _rejected(verdicts)
     if not len(verdicts.table.nodes) or verdicts.fits.any():
@@ -72,7 +72,8 @@ def way_out(verdicts: Verdicts, hopeless: Bools | None = None) -> WayOut | None:
     weights = None if hopeless is None else np.where(hopeless, 0, 1)
     opened = np.bincount(of_node, weights, minlength=len(patterns))
     best = min(
-        range(len(patterns)), key=lambda index: (int(patterns[index]).bit_count(), -opened[index], int(patterns[index]))
+        range(len(patterns)),
+        key=lambda index: (not opened[index], int(patterns[index]).bit_count(), -opened[index], int(patterns[index])),
     )
     filters = tuple(name for index, name in enumerate(names) if int(patterns[best]) >> index & 1)
     return WayOut(filters, of_node == best)

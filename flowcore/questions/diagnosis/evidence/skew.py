@@ -19,12 +19,14 @@ def skew(pod: UnplacedCase) -> Iterator[str]:
     """A sentence for each topology spread constraint that rejects a node."""
     waiting, after = pod.unplaced.pod, pod.plan.result.after
     rules, table = waiting.signature.constraints, after.table
-    counted_nodes = CountedNodes(rules.spread, waiting.pod_class, table) if rules is not None else None
-    for rule in rules.spread if rules is not None else ():
+    if rules is None:
+        return
+    counted_nodes = CountedNodes(rules.spread, waiting.pod_class, table)
+    for rule in rules.spread:
         key = rule.topology_key
         domains, column = Domains.unordered(key, table), table.column(key)
         matching_pods = after.pod_index.matching_pods(SpreadMatch(waiting.signature.namespace, rule.selector))
-        counter = DomainCounter.of(matching_pods, domains, counted_nodes and counted_nodes(rule), table)
+        counter = DomainCounter.of(matching_pods, domains, counted_nodes(rule), table)
         spread = Spread.of(rule, waiting.signature, counter)
         minimum = spread.global_minimum(counter.initial)
         allowed = spread.allowed_domains(counter.initial, minimum)

@@ -64,6 +64,11 @@ def step_for_claims(pod: UnplacedCase) -> str:
             return f"Free room on node {claim.selected_node}, or make {_name(claim)} anew."
         if waits_for_provisioner(pod, claim):
             return f"See why {_name(claim)} is not bound: kubectl describe pvc {claim.name} -n {claim.namespace}."
+        storage_class = storage.classes.get(claim.storage_class)
+        if storage_class is None or volume_binding.provisions(storage_class):
+            continue
+        if not _suiting(_of_class(pod, claim), claim):
+            return f"Make a PersistentVolume of class {claim.storage_class} that suits {_name(claim)}."
     return ""
 
 
@@ -139,7 +144,7 @@ def _to_come(pod: UnplacedCase, claim: Claim) -> Iterator[str]:
     storage_class = storage.classes.get(claim.storage_class)
     if storage_class is None:
         return
-    of_class = [each for each in storage.volumes.values() if each.storage_class == claim.storage_class]
+    of_class = _of_class(pod, claim)
     provisions = volume_binding.provisions(storage_class)
     if of_class or not provisions:
         yield f"{_name(claim)} needs a PersistentVolume of class {claim.storage_class}{_free(pod, claim, of_class)}."
@@ -164,16 +169,11 @@ def _free(pod: UnplacedCase, claim: Claim, of_class: Sequence[PersistentVolume])
     """Which volumes of its class a claim may have, and where these are."""
     if not of_class:
         return ", and there is none: the class provisions none"
-    free = [each for each in of_class if each.claim is None or each.claim.is_to(claim)]
-    free = [each for each in free if each.available or each.claim is not None]
+    free = _not_taken(of_class, claim)
     if not free:
         are = "the only one is" if len(of_class) == 1 else f"all {len(of_class)} are"
         return f", and {are} taken"
-    suiting = [
-        each
-        for each in free
-        if volume_binding.may_hold(each, claim) and (each.claim is not None or volume_binding.is_offered(each, claim))
-    ]
+    suiting = _suiting(free, claim)
     if not suiting:
         size = f" of {short_bytes(int(claim.size) // 10**9)}" if claim.size else ""
         return f", and none of {len(free)} free ones suits it{size}: look at size, access modes and selector"
@@ -185,6 +185,27 @@ def _free(pod: UnplacedCase, claim: Claim, of_class: Sequence[PersistentVolume])
         return f": {names} is free, and no node can use it" if len(suiting) == 1 else f": no node can use {names}"
     where = pod.reasons_of(np.flatnonzero(near), *_VOLUME_FILTERS)
     return f": {names} {'is' if len(suiting) == 1 else 'are'} free, on {where}"
+
+
+def _of_class(pod: UnplacedCase, claim: Claim) -> list[PersistentVolume]:
+    """The volumes of a claim's class, after the plan: some are promised to other claims then."""
+    volumes = pod.plan.result.after.storage.volumes.values()
+    return [each for each in volumes if each.storage_class == claim.storage_class]
+
+
+def _not_taken(volumes: Sequence[PersistentVolume], claim: Claim) -> list[PersistentVolume]:
+    """Those that are kept for no other claim."""
+    free = (each for each in volumes if each.claim is None or each.claim.is_to(claim))
+    return [each for each in free if each.available or each.claim is not None]
+
+
+def _suiting(volumes: Sequence[PersistentVolume], claim: Claim) -> list[PersistentVolume]:
+    """Those that a claim may have, on whatever node."""
+    return [
+        each
+        for each in _not_taken(volumes, claim)
+        if volume_binding.may_hold(each, claim) and (each.claim is not None or volume_binding.is_offered(each, claim))
+    ]
 
 
 def _places(terms: Sequence[NodeSelectorTerm] | None) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.questions.diagnosis.fixes.proposals.device_pools import asked_devices, devices
+from flowcore.questions.diagnosis.fixes.proposals.closed_pools import asked_devices, devices
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.replanning import PlanDifference
 from flowcore.questions.scenario.hypothetical.changes import (

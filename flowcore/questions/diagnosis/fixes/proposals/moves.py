@@ -10,7 +10,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.cluster.running import immovable_reason
 from flowcore.model.constraint_limits import with_policy_constraints
-from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
+from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.volumes import ZONE
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted
@@ -109,7 +109,7 @@ class _InTheWay:
 def _concerned_by(own: PodSignature, snapshot: Snapshot) -> Callable[[PodSignature], bool]:
     """Whether rules of a waiting pod may count a running one, or a rule of that one the waiting pod."""
     rules, namespaces = own.constraints, snapshot.pod_index.namespaces
-    matches = []
+    matches: list[PodMatch] = []
     if rules is not None:
         matches += [AffinityMatch((term,)) for term in rules.anti_affinity]
         matches += [SpreadMatch(own.namespace, constraint.selector) for constraint in rules.spread]
@@ -134,7 +134,8 @@ def _targets(elsewhere: Bools, snapshot: Snapshot) -> list[int]:
     _, first = np.unique(zones, return_index=True)
     roomiest = sorted(first.tolist())
     rest = (place for place in range(len(rows)) if place not in roomiest)
-    return rows[[*roomiest, *rest][:_MAX_TARGETS]].tolist()
+    chosen: list[int] = rows[[*roomiest, *rest][:_MAX_TARGETS]].tolist()
+    return chosen
 
 
 def _may_move(scenario: Scenario, pod: RunningPod, running: RunningPods) -> bool:

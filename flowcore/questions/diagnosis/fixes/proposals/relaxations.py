@@ -20,7 +20,7 @@ from flowcore.model.constraints import Conflict, Exclusive
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import Pod, Toleration
-from flowcore.questions.diagnosis.fixes.proposals.device_pools import asked_devices, guards_devices
+from flowcore.questions.diagnosis.fixes.proposals.closed_pools import asked_devices, is_closed
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Wanted
 from flowcore.questions.diagnosis.near_labels import missing_labels
 from flowcore.questions.scenario.hypothetical.changed_pods import changed
@@ -43,10 +43,6 @@ from flowcore.rules.topology.domains import Domains
 
 #: Taints of these keys say what state a node is in: nobody should tolerate them for one pod.
 _STATE_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-#: Taints of nodes that run the control plane: no fix lets pods of users in.
-_CONTROL_PLANE = frozenset(
-    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "controlplane", "master", "etcd")
-)
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
 #: Most taints that are tried, and most nodes that one fix changes.
@@ -302,13 +298,12 @@ def _taints(pod: Pod, snapshot: Snapshot) -> Sequence[Taint]:
     nodes: dict[Taint, int] = {}
     for taints, count in zip(table.taint_sets, counts, strict=True):
         for taint in taints:
-            wanted = taint.effect in _HARD and taint.key not in _CONTROL_PLANE
-            wanted = wanted and not taint.key.startswith(_STATE_TAINTS)
+            wanted = taint.effect in _HARD and not taint.key.startswith(_STATE_TAINTS)
             if wanted and count and not tolerates(pod.pod_class.tolerations, taint):
                 nodes[taint] = nodes.get(taint, 0) + count
     commonest = sorted(nodes, key=lambda taint: (-nodes[taint], taint.key, taint.value, taint.effect))[:_MAX_TAINTS]
     asked = asked_devices([pod])
-    return [taint for taint in commonest if not guards_devices(taint, asked, snapshot)]
+    return [taint for taint in commonest if not is_closed(taint, asked, snapshot)]
 
 
 def _labels(pod: Pod) -> list[str]:
