@@ -406,6 +406,12 @@ def planned_devices(result: RoundResult) -> dict[str, tuple[PlanDevice, ...]]:
     }
 
 
+def devices_left_out(result: RoundResult) -> int:
+    """How many placed pods with claims come after those whose devices ``planned_devices`` has."""
+    claiming = sum(each.pod.pod_class.devices is not None for each in result.placements)
+    return max(0, claiming - _MOST_PODS_WITH_DEVICES)
+
+
 def whole_plan_document(
     result: RoundResult, policies: Mapping[str, Policy], seconds: float, say: Say = unguarded
 ) -> PlanDocument:

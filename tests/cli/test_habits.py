@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import Manifest, node, pod, thalweg
+from thalweg.questions.why import first_lines
 
 
 def owned(name: str, kind: str, owner: str, namespace: str, **spec: object) -> Manifest:
@@ -104,3 +105,20 @@ def test_a_pipe_that_closes_ends_quietly(words: tuple[str, ...], dump: Path) -> 
     os.close(writing)
     assert done.returncode == 141
     assert all(line.startswith(("Note: ", "Warning: ")) for line in done.stderr.splitlines()), done.stderr
+
+
+def test_nothing_is_cut_without_a_word(tmp_path: Path) -> None:
+    """`status` has all workloads that were placed, not the first twenty, and says how many there are."""
+    path = tmp_path / "now.json"
+    pods = [owned(f"j{at}-0", "Job", f"j{at}", "shop") for at in range(30)]
+    path.write_text(json.dumps({"kind": "List", "items": [node("a", "100"), *pods]}))
+    answer = json.loads(thalweg("status", "-f", path, "-o", "json").stdout)
+    assert (len(answer["placed"]), answer["placedCount"]) == (30, 30)
+    assert thalweg("status", "-f", path).stdout.count("job/shop/j") == 30
+
+
+def test_why_says_how_many_more_remedies_there_are() -> None:
+    """The last line of what is shown says what is left out."""
+    assert list(first_lines(["a", "b", "c"], 2)) == ["a", "b (1 more: -o json)"]
+    assert list(first_lines(["a", "b"], 2)) == ["a", "b"]
+    assert list(first_lines([], 2)) == []

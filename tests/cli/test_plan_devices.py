@@ -1,9 +1,15 @@
 """``thalweg plan`` says which devices placed pods get."""
 
 import json
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from support.cli import Manifest, node, pod, thalweg
 from support.device_clusters import API, GPU, claim, slice_of
+from thalweg.main import main
+
+from flowcore.planning import plan_document
 
 
 def claims_of(name: str, count: int) -> list[Manifest]:
@@ -48,3 +54,18 @@ def test_parameters_that_are_nested_deep() -> None:
     done = thalweg("plan", "-f", "-", "-o", "json", stdin=dump)
     assert done.returncode == 0, done.stderr
     assert [each["device"] for each in json.loads(done.stdout)["placed"][0]["devices"]] == ["gpu-0"]
+
+
+def test_devices_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A plan looks for those of 2,000 pods at most, here of one, and says of how many it did not."""
+    monkeypatch.setattr(plan_document, "_MOST_PODS_WITH_DEVICES", 1)
+    gpu = {**API, "kind": "DeviceClass", **GPU}
+    slices = {**API, "kind": "ResourceSlice", **slice_of("a", 6)}
+    objects = [node("a", "16"), gpu, slices, *claims_of("p", 1), *claims_of("q", 1), *claims_of("r", 1)]
+    path = tmp_path / "now.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    done = CliRunner().invoke(main, ["plan", "-f", str(path), "-o", "json"])
+    answer = json.loads(done.stdout)
+    assert sum(bool(each["devices"]) for each in answer["placed"]) == 1
+    said = "the devices of 2 placed pods are not listed: a plan has those of the first 2,000 pods with claims"
+    assert said in answer["warnings"]

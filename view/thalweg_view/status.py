@@ -29,9 +29,9 @@ from thalweg_view.view_data import ViewData
 
 #: Rounds, evictions, workloads and lines of what was placed in one answer at most.
 MAX_ROUNDS: Final = 20
-MAX_EVICTIONS: Final = 20
+MAX_EVICTIONS: Final = 1000
 MAX_WORKLOADS: Final = 1000
-MAX_PLACED: Final = 20
+MAX_PLACED: Final = 1000
 
 
 class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,8 +70,9 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
         workloads: what waits and what the newest round placed, those of which the most pods wait first, 1,000 at most.
         workload_count: number of all of them.
         short: how many pods wait for what, in a few words, the most first.
-        placed: what the last rounds placed, the newest first.
-        evictions: pods that leave by the newest round, the first of them.
+        placed: what the last rounds placed, the newest first, 1,000 lines at most.
+        placed_count: number of all these lines.
+        evictions: pods that leave by the newest round, the first 1,000 of them.
         eviction_count: number of all that leave.
         leaving: all of them, counted.
         pods: what waits, pod by pod, in the order of the planner; empty unless asked for.
@@ -98,6 +99,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     warnings: list[str] = []
     workload_count: int = 0
+    placed_count: int = 0
     short: dict[str, int] = {}
 
 
@@ -120,6 +122,7 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
             counts=counts_of(data, planned, pending, query.namespace),
             ungoverned=ungoverned_pods(data.scenario, [*planned, *(each.pod for each in pending)]),
         )
+    placed = list(placed_lately(data, data.rounds.newest_whole(), listed))
     workloads = workload_rows(data, newest, waiting, listed)
     return StatusAnswer(
         overview,
@@ -139,7 +142,7 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         len(evictions),
         count_leaving((bool(each.to), each.key in acting) for each in evictions),
         workloads[:MAX_WORKLOADS],
-        list(islice(placed_lately(data, data.rounds.newest_whole(), listed), MAX_PLACED)),
+        placed[:MAX_PLACED],
         moment_text(context.now),
         waiting if query.pods else [],
         len(pending) + len(planned),
@@ -147,6 +150,7 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         query.namespace,
         unknown_namespace(data.scenario, query.namespace, context),
         len(workloads),
+        len(placed),
         what_is_short(workloads),
     )
 

@@ -115,10 +115,15 @@ def _lines(answer: WhyAnswer) -> Iterator[str]:
     yield f"{answer.pod}: {answer.kind}: {answer.text}"
     if answer.waiting > 1:
         yield f"  {answer.alike} of {answer.waiting} waiting pods wait for this reason."
-    for evidence in answer.evidence[:_MAX_EVIDENCE]:
-        yield f"  {evidence}"
+    yield from (f"  {line}" for line in first_lines(answer.evidence, _MAX_EVIDENCE))
     if answer.next:
         yield f"Next: {answer.next}"
     others = [fix.text for fix in answer.fixes if fix.text != answer.next]
-    for text in others[:_MAX_FIXES]:
-        yield f"Or: {text}"
+    yield from (f"Or: {line}" for line in first_lines(others, _MAX_FIXES))
+
+
+def first_lines(lines: Sequence[str], most: int) -> Iterator[str]:
+    """The first lines; the last of them says how many more there are."""
+    more = len(lines) - most
+    for number, line in enumerate(lines[:most], start=1):
+        yield f"{line} ({more} more: -o json)" if number == most and more > 0 else line

@@ -13,8 +13,9 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
 from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
 from flowcore.costs import MODELS, CostModel
+from flowcore.model.amount_text import counted
 from flowcore.model.policies import CHECKPOINTED_AT, Policy
-from flowcore.planning.plan_document import PlanDocument, whole_plan_document
+from flowcore.planning.plan_document import PlanDocument, devices_left_out, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.saying import Guarded
 from flowcore.questions.scenario.measured import measured_usage
@@ -59,6 +60,11 @@ class ScenarioPlan:
         by_room = [(each.pod, each.reason) for each in self.result.unplaced if each.code in ROOM_CODES]
         document.lacks = say("What pods lack", lambda: lacks_by_pod(by_room, self.result.after), dict[str, str]())
         warnings = [*self.warnings, *say.missing.values()]
+        if left_out := devices_left_out(self.result):
+            pods = counted(left_out, "placed pod")
+            warnings.append(
+                f"the devices of {pods} are not listed: a plan has those of the first 2,000 pods with claims"
+            )
         document.skipped, document.gaps, document.warnings = self.skipped, list(self.gaps), warnings
         return document
 
