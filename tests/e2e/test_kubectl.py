@@ -174,7 +174,7 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
         assert (await asked(config, **options)).nodes == 1
     viewer, nobody = NamespacedName(NAMESPACE, "thalweg-viewer"), NamespacedName(NAMESPACE, "nobody")
     assert (await asked(control_plane.kubeconfig, service_account=viewer)).nodes == 1
-    with pytest.raises(SourceError, match=f"service account {NAMESPACE}/nobody gives none"):
+    with pytest.raises(SourceError, match=f"you may not make one of service account {NAMESPACE}/nobody"):
         await asked(control_plane.kubeconfig, service_account=nobody)
     without = kubeconfig_of(control_plane, tmp_path / "without", {})
     with pytest.raises(SourceError, match="system:anonymous"):
@@ -265,7 +265,7 @@ async def test_what_stands_in_the_way_is_one_sentence(
     await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
     with pytest.raises(
-        SourceError, match=f"service account {NAMESPACE}/thalweg-viewer gives none: .*--service-account"
+        SourceError, match=f"you may not ask the operator: .*{NAMESPACE}/thalweg-viewer .*--service-account"
     ):
         await asked(stranger)
     await allow(api, "stranger", namespace=NAMESPACE, rules=[tokens_of("stranger")], name="tokens-of-strangers")

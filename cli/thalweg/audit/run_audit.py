@@ -163,7 +163,7 @@ def _steps(steps: Sequence[WitnessStep]) -> Iterator[str]:
 def _words(step: WitnessStep) -> str:
     if step.action is StepAction.PLACE:
         return f"place {step.pod} on {step.node}"
-    price = f"price {step.price:,}, {age(step.lost_seconds)} of work"
+    runs = f"{age(step.lost_seconds)} since its start or last checkpoint"
     if step.action is StepAction.MOVE:
-        return f"move {step.pod} from {step.from_node} to {step.node} ({price})"
-    return f"evict {step.pod} from {step.from_node} ({price})"
+        return f"move {step.pod} from {step.from_node} to {step.node} ({runs})"
+    return f"evict {step.pod} from {step.from_node} ({runs})"

@@ -102,9 +102,9 @@ class ViewToken:
             return await self._of_account(account)
         except (Refused, UnreadableJson) as error:
             raise SourceError(
-                f"the operator is shown a token for the audience {AUDIENCE} and not that of the login, and service "
-                f"account {account} gives none: {error}. Name another one with --service-account, or a token with "
-                f"--token-file: {_MAKE}"
+                f"you may not ask the operator: it wants a token for the audience {AUDIENCE}, and you may not make "
+                f"one of service account {account} ({error}). Name an account of yours with --service-account, or a "
+                f"token with --token-file: {_MAKE}. To plan here without the operator: --direct"
             ) from error
 
     async def _own_account(self) -> NamespacedName | None:
