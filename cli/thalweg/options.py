@@ -11,12 +11,13 @@ from typing import Any, Final
 import click
 
 from thalweg.option_types import MOMENT, NAMESPACED_NAME
+from thalweg.sources import completion
 from thalweg.sources.source import SourceOptions
 
 kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                           help="Path of the kubeconfig. Default: the environment variable KUBECONFIG, else the pod's "
                                "service account.")  # fmt: skip
-context = click.option("--context", metavar="NAME",
+context = click.option("--context", metavar="NAME", shell_complete=completion.contexts,
                        help="Context of the kubeconfig. Default: its current context.")  # fmt: skip
 output = click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
                       show_default=True, help="Output format.")  # fmt: skip
@@ -76,7 +77,8 @@ def source(namespace: str = _OF_NAMES) -> Callable[[Callable[..., None]], Callab
     Args:
         namespace: help of --namespace.
     """
-    named = click.option("-n", "--namespace", metavar="NAME", default="", help=namespace)
+    named = click.option("-n", "--namespace", metavar="NAME", default="", help=namespace,
+                         shell_complete=completion.namespaces)  # fmt: skip
     return partial(_with_source, chosen_by=(*_BEFORE_NAMESPACE, named, *_AFTER_NAMESPACE))
 
 

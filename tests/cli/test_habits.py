@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from support.cli import Manifest, node, pod, thalweg
+from thalweg.main import main
 from thalweg.questions.why import first_lines
 
 
@@ -105,6 +107,36 @@ def test_a_pipe_that_closes_ends_quietly(words: tuple[str, ...], dump: Path) -> 
     os.close(writing)
     assert done.returncode == 141
     assert all(line.startswith(("Note: ", "Warning: ")) for line in done.stderr.splitlines()), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "last", "proposed"),
+    [
+        ("what-if -f DUMP --drain", "worker-", ["worker-1", "worker-2", "worker-3"]),
+        ("what-if -f DUMP --add-nodes 1 --like", "worker-3", ["worker-3"]),
+        ("why -f DUMP", "ba", ["batch/nightly-0"]),
+        ("why -f DUMP", "job/", ["job/batch/nightly"]),
+        ("why -f DUMP -n batch", "", ["job/nightly", "nightly-0"]),
+        ("why -f DUMP", "gang", ["gang/ml/train"]),
+        ("plan -f DUMP -n", "b", ["batch"]),
+        ("plan -f NOTHING -n", "b", []),
+        ("what-if --kubeconfig NOTHING --drain", "w", []),
+        ("plan --kubeconfig KUBECONFIG --context", "st", ["staging"]),
+        ("what-if --kubeconfig KUBECONFIG --drain", "w", []),
+        ("plan --kubeconfig DUMP --context", "", []),
+        ("", "ex", []),
+    ],
+)
+def test_the_shell_completes_names(words: str, last: str, proposed: list[str], dump: Path, tmp_path: Path) -> None:
+    """Nodes, waiting pods and their workloads, namespaces, contexts; nothing where they cannot be had."""
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    contexts = [{"name": name, "context": {"cluster": "c", "user": ""}} for name in ("production", "staging")]
+    config = {"kind": "Config", "clusters": [cluster], "contexts": contexts, "current-context": "staging", "users": []}
+    (tmp_path / "config").write_text(json.dumps(config))
+    files = {"DUMP": str(dump), "KUBECONFIG": str(tmp_path / "config"), "NOTHING": str(tmp_path / "none")}
+    given = [files.get(word, word) for word in words.split()]
+    completions = ShellComplete(main, {}, "thalweg", "").get_completions(given, last)
+    assert [each.value for each in completions] == proposed
 
 
 def test_nothing_is_cut_without_a_word(tmp_path: Path) -> None:

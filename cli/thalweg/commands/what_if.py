@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from thalweg import options
+from thalweg.sources import completion
 
 if TYPE_CHECKING:
     from thalweg.sources.source import SourceOptions
@@ -14,9 +15,21 @@ if TYPE_CHECKING:
 
 @click.command("what-if")
 @options.source()
-@click.option("--cordon", multiple=True, metavar="NODE", help="Nothing new is placed on the node.")
-@click.option("--uncordon", multiple=True, metavar="NODE", help="Pods are placed on the node again.")
-@click.option("--drain", multiple=True, metavar="NODE",
+@click.option(
+    "--cordon",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=completion.nodes,
+    help="Nothing new is placed on the node.",
+)
+@click.option(
+    "--uncordon",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=completion.nodes,
+    help="Pods are placed on the node again.",
+)
+@click.option("--drain", multiple=True, metavar="NODE", shell_complete=completion.nodes,
               help="The node is cordoned and its pods wait for another, except pods of DaemonSets and static "
                    "pods.")  # fmt: skip
 @click.option(
@@ -25,12 +38,13 @@ if TYPE_CHECKING:
     metavar="LABEL=VALUE",
     help="All nodes with this label are gone, such as zone=a (short for topology.kubernetes.io/zone=a).",
 )
-@click.option("--remove", multiple=True, metavar="NODE", help="The node is gone.")
+@click.option("--remove", multiple=True, metavar="NODE", shell_complete=completion.nodes, help="The node is gone.")
 @click.option("--add-nodes", multiple=True, type=int, metavar="COUNT", help="New nodes come. Needs --like.")
 @click.option(
     "--like",
     multiple=True,
     metavar="NODE",
+    shell_complete=completion.nodes,
     help="Existing node that the new ones are like. One for each --add-nodes, in the same order.",
 )
 @click.option("--priority", multiple=True, metavar="[NAMESPACE/]POD=NUMBER", help="The pod has another priority.")

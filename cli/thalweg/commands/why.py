@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from thalweg import options
+from thalweg.sources import completion
 from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Say why a pod waits, and what would place it.")
-@click.argument("targets", nargs=-1, metavar="[POD|KIND/NAME]...")
+@click.argument("targets", nargs=-1, metavar="[POD|KIND/NAME]...", shell_complete=completion.targets)
 @options.source(
     "Namespace of names without one. Default: that of the context; `default` for a dump. Without a target: namespace "
     "of the pods that are listed. Default: all."
