@@ -77,6 +77,20 @@ def test_a_node_that_is_too_small_when_empty_is_no_way_out() -> None:
     assert why("default/p", *objects).next == "Tolerate the taint, or remove it."
 
 
+def test_the_control_plane_is_no_way_out() -> None:
+    """Neither what is to be done nor the way out names its taint, where another node is left."""
+    reserved = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    answer = why("default/p", node("cp", "8", taints=reserved), pod("p", "3"))
+    assert answer.next == "Add nodes: those that are left are for other pods."
+    objects = (
+        node("cp", "8", taints=reserved),
+        node("a", "4", taints=TAINTED),
+        pod("f", "4", nodeName="a", status=RUNS),
+    )
+    answer = why("default/p", *objects, pod("p", "3"))
+    assert any(each.startswith("Without TaintToleration and NodeResourcesFit, a would") for each in answer.evidence)
+
+
 def test_who_has_the_room_and_how_much_more_it_costs_to_leave_them() -> None:
     """Both pods are needed, and the prices are those of the plan."""
     rivals = [pod(name, "1", priority=10) for name in "qr"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import tolerates
+from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.model.resources import PODS
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
@@ -86,6 +87,8 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
         if by_room:
             evidence.extend(kept_there(pod, nearest))
         step = " ".join(STEPS[name] for name in out.filters)
+        if _closed(pod)[out.nodes].all():
+            step = "Add nodes: those that are left are for other pods."
     evidence.extend(nobody_leaves(pod))
     if of_claims := step_for_claims(pod):
         step = of_claims
@@ -112,9 +115,14 @@ def keeps_out(pod: UnplacedCase) -> list[str]:
 
 
 def _way_out(pod: UnplacedCase) -> WayOut | None:
-    after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
-    closed = closed_nodes(pod_class, asked_devices([pod.scenario.cluster.pods[pod.key]]), after)
-    return way_out(pod.after, too_small(pod_class, after) | closed)
+    small = too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)
+    return way_out(pod.after, small | _closed(pod))
+
+
+def _closed(pod: UnplacedCase) -> Bools:
+    """bool[N]: nodes of the control plane, and those with devices that it does not ask for."""
+    asked = asked_devices([pod.scenario.cluster.pods[pod.key]])
+    return closed_nodes(pod.unplaced.pod.pod_class, asked, pod.plan.result.after)
 
 
 def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
