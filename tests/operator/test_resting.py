@@ -24,6 +24,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME, GangPolicy, PodsToComeMode, Policy
 from flowcore.model.resource_claims import ClaimingGroup, ClaimingPod, PodClaim
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume
 from flowcore.rules.reasons.codes import GANG_WITHOUT_ROOM
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -193,6 +194,30 @@ async def test_any_other_change_that_may_help_wakes_all(change: str) -> None:
             scene.now += 60.0
     assert len(await scene.round()) == WAITING
     assert await scene.round() == set()
+
+
+def claim(name: str, volume: str = "") -> Claim:
+    return Claim("ns", name, volume_name=volume, bound=bool(volume))
+
+
+async def test_a_storage_object_wakes_those_that_read_it() -> None:
+    """One whose claims are bound reads these and their volumes; others with claims may get any volume that comes."""
+    scene = await waiting_scene()
+    for name, volume in (("bound", "v"), ("open", "")):
+        scene.state.upsert_storage(claim(name, volume))
+        scene.pod(name, 900, pod_class=PodClass((("cpu", 900),), volumes=(ClaimVolume("ns", name),)))
+    await scene.round()
+    assert await scene.round() == set()
+    for changed, woken in (
+        (claim("others", "w"), set()),
+        (PersistentVolume("w"), {"open"}),
+        (PersistentVolume("v"), {"bound", "open"}),
+        (claim("bound", "v2"), {"bound", "open"}),
+        (CsiNode("a"), {"bound", "open"}),
+    ):
+        scene.state.upsert_storage(changed)
+        assert await scene.round() == woken, changed
+        assert await scene.round() == set()
 
 
 async def test_new_pods_do_not_put_the_regular_round_off() -> None:

@@ -244,6 +244,7 @@ class RoundLoop:
         self._worker_in_sync = False
         self._shell.cluster.take_changes(pods=False)
         self._shell.ledger.helped.take_freed()
+        self._shell.ledger.helped.take_stored()
         self._shell.ledger.begin_plan(asked=False)
 
     def _seconds_to_next_round(self) -> float:
@@ -357,7 +358,7 @@ class RoundLoop:
         changes = ledger.helped.total + self._helped_by_time
         helped = changes + self._holding_rounds
         helped_any = ledger.helped.any_pod + self._helped_by_time + self._holding_rounds
-        freed = ledger.helped.take_freed()
+        freed, stored = ledger.helped.take_freed(), ledger.helped.take_stored()
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
@@ -389,7 +390,7 @@ class RoundLoop:
             *(ledger.reservations[key].pod.uid for key in ledger.held),
         }
         wall = self._wall_clock()
-        was_helped = self._what_helps.by(freed, wall)
+        was_helped = self._what_helps.by(freed, stored, wall)
 
         def is_helped(pod: Pod, since: float) -> bool:
             return was_helped(pod, ordered[governed[pod.key]], since)

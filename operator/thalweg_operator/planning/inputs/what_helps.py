@@ -14,6 +14,7 @@ from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import PodsToComeMode, Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageKey
 from flowcore.rules.filters.registry import IN_ORDER
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, NO_NODES
 from thalweg_operator.planning.inputs.round_facts import is_overdue
@@ -22,6 +23,8 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 
 #: Codes of pods that no node takes as the cluster is. Others wait for time, prices, networks, limits or other pods.
 _LASTING = frozenset({NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, *(each.name for each in IN_ORDER)})
+#: Kinds of storage objects as their keys have them.
+_CLAIM, _VOLUME = str(Claim.__struct_config__.tag), str(PersistentVolume.__struct_config__.tag)
 
 
 class WhatHelps:
@@ -69,11 +72,14 @@ class WhatHelps:
         must_fit = policy.gangs.pods_to_come is PodsToComeMode.MUST_FIT
         return not (shares or must_fit or self._cluster.gangs.state(key).spec.topologies(key))
 
-    def by(self, freed: Collection[str], now: float) -> Callable[[Pod, Policy, float], bool]:
+    def by(
+        self, freed: Collection[str], stored: Collection[StorageKey], now: float
+    ) -> Callable[[Pod, Policy, float], bool]:
         """Says of pods that were planned in vain at a time, by whom they are governed, whether they are helped now.
 
         Args:
             freed: nodes that gave up room since the last round.
+            stored: storage objects that came, changed or went since then.
             now: seconds since the epoch, as the times that the answer is asked with.
         """
         cluster = self._cluster
@@ -81,6 +87,8 @@ class WhatHelps:
 
         def is_helped(pod: Pod, policy: Policy, since: float) -> bool:
             if is_overdue(pod, policy, now) or self._came_of_age(pod, policy, since, now):
+                return True
+            if stored and self._storage_helps(pod, stored):
                 return True
             if not freed:
                 return False
@@ -92,6 +100,16 @@ class WhatHelps:
             return fits
 
         return is_helped
+
+    def _storage_helps(self, pod: Pod, stored: Collection[StorageKey]) -> bool:
+        """Whether other storage objects may let a pod in. One whose claims are all bound reads these volumes alone."""
+        own = {(_CLAIM, *each.key) for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)}
+        for key in tuple(own):
+            claim = self._cluster.storage.objects.get(key)
+            if not isinstance(claim, Claim) or not claim.bound:
+                return True
+            own.add((_VOLUME, "", claim.volume_name))
+        return bool(pod.pod_class.volumes) and any(key in own or key[0] not in (_CLAIM, _VOLUME) for key in stored)
 
     def fits_any(self, pods: Iterable[Pod], nodes: Collection[str]) -> bool:
         """Whether one of these pods fits one of these nodes now, as far as room goes."""

@@ -190,7 +190,11 @@ def object_event(state: State, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.follow_parents(kinds, gone)
         case ObjectSet(store, key, value):
             before = store.objects(cluster).get(key) if store in _OF_DEVICES else None
-            ledger.round_wanted |= store.put(cluster, key, value)
+            changed = store.put(cluster, key, value)
+            if changed and store is STORAGE_OBJECTS:
+                ledger.helped.store(key)
+            else:
+                ledger.round_wanted |= changed
             if store is RESOURCE_CLAIMS:
                 preparing.device_claim_changed(state, key, before, value)
                 _victim_left(state, state.freed_devices.claim_changed(key, value))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flowcore.model.volumes import StorageKey
+
 
 @dataclass(slots=True)
 class Helped:
@@ -15,6 +17,8 @@ class Helped:
         freed: nodes that gave up room, since the last call of ``take_freed``.
         rules_met: whether this step may meet a rule between pods that a waiting pod has.
         room_freed: nodes that gave up room in this step.
+        stored: storage objects that came, changed or went, since the last call of ``take_stored``.
+        storage_changed: whether one did in this step.
     """
 
     any_pod: int = 0
@@ -22,6 +26,8 @@ class Helped:
     freed: set[str] = field(default_factory=set)
     rules_met: bool = False
     room_freed: list[str] = field(default_factory=list)
+    stored: set[StorageKey] = field(default_factory=set)
+    storage_changed: bool = False
 
     @property
     def total(self) -> int:
@@ -44,11 +50,21 @@ class Helped:
         Args:
             any_pod: whether it did something beside what is noted here.
         """
-        some = self.rules_met or bool(self.room_freed)
-        self.rules_met, self.room_freed = False, []
+        some = self.rules_met or bool(self.room_freed) or self.storage_changed
+        self.rules_met, self.room_freed, self.storage_changed = False, [], False
         self.any_pod += any_pod
         self.some += some and not any_pod
         return some or any_pod
+
+    def store(self, key: StorageKey) -> None:
+        """A storage object came, changed or went."""
+        self.stored.add(key)
+        self.storage_changed = True
+
+    def take_stored(self) -> frozenset[StorageKey]:
+        """The storage objects that came, changed or went since the last call."""
+        stored, self.stored = frozenset(self.stored), set()
+        return stored
 
     def take_freed(self) -> frozenset[str]:
         """The nodes that gave up room since the last call."""
