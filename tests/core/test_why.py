@@ -310,6 +310,16 @@ def test_room_that_a_pod_of_the_same_anti_affinity_got_was_taken() -> None:
     assert answer.evidence[0].startswith("The only node that it may use has one, and 2 pods want one each:")
 
 
+def test_to_uncordon_a_node_spares_an_eviction() -> None:
+    """The plan evicts for it, and the pod need only wait; with the cordoned node nobody would leave."""
+    running = web("r", "3", nodeName="a", status=RUNS)
+    objects = (node("a"), node("b", unschedulable=True), running, web("p", "3", priority=10), policy())
+    answer = why("default/p", *objects, fixes=True)
+    assert answer.kind is WhyKind.VICTIMS_LEAVING
+    assert [fix.text for fix in answer.fixes] == ["Uncordon node b: nobody loses a place."]
+    assert answer.next.startswith("Wait until they have left.")
+
+
 def test_a_pod_of_another_scheduler_that_waits_for_victims_is_told_what_helps() -> None:
     """The plan has a node once others have left, and nobody evicts them: what is short and what helps is said."""
     objects = (node("a"), node("b", unschedulable=True), pod("r", "3", nodeName="a", status=RUNS),

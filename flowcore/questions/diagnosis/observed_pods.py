@@ -20,6 +20,7 @@ from flowcore.questions.diagnosis.nothing_fits import nobody_leaves
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import Uncordon
 from flowcore.questions.scenario.reading.edits import Edits
 
 
@@ -38,7 +39,9 @@ def without_evictions_by_others(
         handed_over: of the plan with evictions.
         keys: of all pods that are asked about.
     """
-    with _nobody_leaves_for_observed(scenario):
+    governed = GovernedScenario(scenario)
+    observed = [pod for pod in scenario.waiting() if not governed.policy_of(pod).delivery.acts]
+    with _nobody_leaves_for(observed, scenario):
         plan = plan_scenario(scenario, context.now, context.models)
         fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
         left = next((each for each in plan.result.unplaced if each.pod.key in keys), None)
@@ -53,12 +56,22 @@ def without_evictions_by_others(
     return replace(handed_over, evidence=evidence, next=why.next or handed_over.next), fixes
 
 
+def spares_evictions(scenario: Scenario, plan: ScenarioPlan, keys: Sequence[str], context: AnswerContext) -> list[Fix]:
+    """To uncordon a node, where the plan evicts others for these pods and nobody need leave then; else nothing."""
+    evicting = {each.pod.key for each in plan.result.placements if each.victims}.intersection(keys)
+    if not evicting or not any(node.unschedulable for node in scenario.cluster.nodes.values()):
+        return []
+    with _nobody_leaves_for([scenario.cluster.pods[key] for key in evicting], scenario):
+        without = plan_scenario(scenario, context.now, context.models)
+        fixes = find_fixes(scenario, without, sorted(evicting), context, budget_plans=1)
+    return [fix for fix in fixes if not fix.loses and all(isinstance(each, Uncordon) for each in fix.change)]
+
+
 @contextmanager
-def _nobody_leaves_for_observed(scenario: Scenario) -> Iterator[None]:
-    governed, edits = GovernedScenario(scenario), Edits(scenario)
-    observed = [pod for pod in scenario.waiting() if not governed.policy_of(pod).delivery.acts]
+def _nobody_leaves_for(pods: Sequence[Pod], scenario: Scenario) -> Iterator[None]:
+    edits = Edits(scenario)
     try:
-        for pod in observed:
+        for pod in pods:
             edits.put_pod(msgspec.structs.replace(pod, preempts=False), as_given=True)
         yield
     finally:

@@ -14,7 +14,11 @@ from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_names
 from flowcore.questions.diagnosis.moves import why_moves
-from flowcore.questions.diagnosis.observed_pods import needs_evictions_by_others, without_evictions_by_others
+from flowcore.questions.diagnosis.observed_pods import (
+    needs_evictions_by_others,
+    spares_evictions,
+    without_evictions_by_others,
+)
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
@@ -46,6 +50,7 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
         diagnosis, fixes = without_evictions_by_others(scenario, diagnosis, keys, query, context)
     else:
         fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
+        fixes = fixes or (spares_evictions(scenario, plan, keys, context) if query.fixes else [])
     missing = missing_names(scenario, pod)
     steps = [each.step for each in missing]
     steps += [each.text for each in fixes] if nobody_evicts or diagnosis.kind not in _WAIT else []
