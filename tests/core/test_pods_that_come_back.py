@@ -146,7 +146,7 @@ def test_a_rack_without_room() -> None:
     kind, text, evidence, step = rounds.why("p7")
     assert kind is WhyKind.NOTHING_FITS
     assert text == "gang default/train slice 1 keeps to rack a2, where no node has room for it."
-    assert evidence[1] == "Of the nodes of rack a2: 2 Insufficient cpu."
+    assert evidence[0] == "Of the nodes of rack a2: 2 Insufficient cpu."
     assert step == "Free room in rack a2, or add a node there."
 
 

@@ -57,13 +57,13 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     reason = next((entry.reason for entry in alone.unplaced if entry.pod.key == pod.key), pod.unplaced.reason)
     evidence = [] if reason == pod.unplaced.reason else [f"By itself, with no other waiting pod: {reason}"]
     waiting = [entry.pod for entry in alone.unplaced if entry.pod.key in others]
-    if lacks := lacks_in_words(shortage(waiting, alone.after)):
-        evidence.append(f"What is short: {lacks}.")
     step = "Ask for less, lower its minMember, or add nodes."
     if full := _full_domain(pod):
         domain, lacking = full
         evidence.append(lacking)
         step = f"Free room in {domain}, or add a node there."
+    elif lacks := lacks_in_words(shortage(waiting, alone.after)):
+        evidence.append(f"What is short: {lacks}.")
     if not pod.before.fits.any():
         evidence += [*keeps_out(pod), *excluding_filters(pod.before)]
     return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
