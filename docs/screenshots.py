@@ -49,6 +49,7 @@ def main() -> None:
 
 
 def _flow(page: Page, scheme: str) -> None:
+    page.locator(".summary").wait_for()
     page.locator("g.block").first.wait_for()
     _keep(page, f"view-flow-{scheme}")
 

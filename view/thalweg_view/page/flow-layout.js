@@ -6,7 +6,7 @@ const TOP = 26;
 const BOTTOM = 10;
 const BLOCK = 12;
 /** Room for labels, in pixels: beside the classes and beside the nodes. */
-const SIDES = [250, 170];
+const SIDES = [250, 190];
 /** Pixels below which a picture is narrow: labels need a larger part of it. */
 const NARROW = 640;
 /** Least distance of two labels, in pixels. */
@@ -102,11 +102,12 @@ function priceRange(links) {
   return [prices[Math.floor((prices.length - 1) * 0.02)], prices[Math.ceil((prices.length - 1) * 0.98)]];
 }
 
-/** Ids of the blocks whose label has room: the larger ones first, and no two labels on each other. */
+/** Ids of the blocks whose label has room: what is short first, then the larger ones, and no two labels on each other. */
 function withLabels(nodes) {
   const found = new Set();
   const taken = [[], [], []];
-  for (const node of nodes.toSorted((one, other) => other.value - one.value)) {
+  const isLeft = (node) => Number(node.kind === "left");
+  for (const node of nodes.toSorted((one, other) => isLeft(other) - isLeft(one) || other.value - one.value)) {
     const middle = (node.y0 + node.y1) / 2;
     if (taken[node.column].some((other) => Math.abs(other - middle) < LABEL)) continue;
     taken[node.column].push(middle);
@@ -130,10 +131,16 @@ function toBlock(node, room, measure, labelled) {
   };
 }
 
-/** A name that fits. What tells it from others is at its end: it is cut from the left, where a part of it ends if possible. */
+/** A label that fits. What tells a name from others is at its end: it is cut from the left, where a part of it ends if
+ *  possible. Words are cut at their end. */
 function fitted(name, room, measure) {
   const fits = (text) => measure(text) <= room;
   if (fits(name)) return name;
+  if (name.includes(" ")) {
+    let length = name.length - 1;
+    while (length > 1 && !fits(`${name.slice(0, length)}…`)) length -= 1;
+    return `${name.slice(0, length)}…`;
+  }
   for (let at = name.indexOf("/"); at >= 0; at = name.indexOf("/", at + 1)) if (fits(`…${name.slice(at)}`)) return `…${name.slice(at)}`;
   let from = 1;
   while (from < name.length - 1 && !fits(`…${name.slice(from)}`)) from += 1;
