@@ -127,7 +127,9 @@ class _Search:
         self._try(self._moves(), _MAX_MOVES, enough=1)
         # Half of the plans are kept for other sorts of changes.
         self._try(filterfalse(_uncordons, singles), max(1, self._replanning.left // 2))
-        self._add_nodes(self._wanted, ())
+        asked = set(self._keys)
+        if any(left.more_nodes_help for left in self._plan.result.unplaced if left.pod.key in asked):
+            self._add_nodes(self._wanted, ())
         if self._harmless() < limit:
             self._displace(())
         if not self._harmless():
