@@ -29,8 +29,13 @@ def waits_for_victims(scenario: Scenario, node: str, victims: Sequence[str]) -> 
 
 def waits_for_terminating(pod: UnplacedCase) -> Finding | None:
     """For a pod that would fit beside the plan but for pods that are terminating; None: it would not."""
+    # Their room is kept for the pods that wait for them.
+    awaiting = (*pod.scenario.awaiting.values(), *pod.plan.awaiting.values())
+    awaited = {key for room in awaiting for key in room.victims}
     leaving = [
-        running for running in pod.scenario.running() if running.deleting or running.key in pod.scenario.cluster.leaving
+        running
+        for running in pod.scenario.running()
+        if (running.deleting or running.key in pod.scenario.cluster.leaving) and running.key not in awaited
     ]
     if not leaving:
         return None

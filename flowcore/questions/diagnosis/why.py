@@ -76,7 +76,7 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
         plan: for the scenario.
     """
     governed = GovernedScenario(scenario)
-    if awaited := scenario.awaiting.get(pod.key):
+    if awaited := scenario.awaiting.get(pod.key) or plan.awaiting.get(pod.key):
         return waits_for_victims(scenario, awaited.node, awaited.victims)
     if pod.key in plan.skipped:
         return why_skipped(plan.skipped[pod.key], pod, scenario, governed, context)

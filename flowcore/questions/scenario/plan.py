@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -12,14 +12,17 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
 from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
+from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import counted
 from flowcore.model.policies import CHECKPOINTED_AT, Policy
 from flowcore.planning.plan_document import PlanDocument, devices_left_out, whole_plan_document
+from flowcore.planning.problem.result import Placement
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.saying import Guarded
 from flowcore.questions.scenario.measured import measured_usage
 from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
+from flowcore.questions.scenario.reading.nominations import KeptRoom, kept_rooms, with_kept_rooms
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario, acting, unchanged
 from flowcore.rules.reasons.short_words import ROOM_CODES
 from flowcore.rules.reasons.shortage import lacks_by_pod
@@ -39,6 +42,7 @@ class ScenarioPlan:
         warnings: sentences about nodes and samples that are not measured (requests count there), about policies and
             constraints that do nothing, about checkpoints of running pods in the future, and about what could not be
             computed.
+        awaiting: nominated pods whose room is kept until others have terminated there, by key; they are skipped.
     """
 
     result: RoundResult
@@ -47,6 +51,7 @@ class ScenarioPlan:
     skipped: dict[str, str]
     gaps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    awaiting: Mapping[str, AwaitedRoom] = field(default_factory=dict)
 
     @property
     def certified(self) -> bool:
@@ -79,6 +84,7 @@ class PreparedScenario:
         learnt: the same, those that learn with what finished pods tell.
         skipped: keys of pods that may not be planned, and the reason.
         gaps, warnings: see ``ScenarioPlan``.
+        kept: rooms of nominated pods. The snapshot counts them, and no round plans these pods.
     """
 
     snapshot: Snapshot
@@ -87,6 +93,7 @@ class PreparedScenario:
     skipped: dict[str, str]
     gaps: tuple[str, ...]
     warnings: tuple[str, ...]
+    kept: tuple[KeptRoom, ...] = ()
 
 
 def prepare_scenario(
@@ -100,7 +107,9 @@ def prepare_scenario(
         only: keys of the pods to plan; (): all.
     """
     governed = GovernedScenario(scenario, as_if)
-    waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
+    kept = kept_rooms(scenario, governed, now)
+    nominated = {room.pod.key for room in kept}
+    waiting = [pod for pod in scenario.waiting() if (not only or pod.key in only) and pod.key not in nominated]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason)}
     if scenario.complete:
@@ -125,12 +134,13 @@ def prepare_scenario(
         if is_future_checkpoint(pod.checkpointed, now)
     )
     return PreparedScenario(
-        snapshot,
+        with_kept_rooms(snapshot, kept),
         governed.policies,
         with_learnt_costs(governed.policies, scenario, now),
         skipped,
         tuple(missing_objects(scenario, planned)),
         (*measured.warnings, *governed.policies_without_effect(), *future),
+        tuple(room for room in kept if not only or room.pod.key in only),
     )
 
 
@@ -153,8 +163,19 @@ def plan_scenario(
     prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
     say = Guarded()
     result = run_round(prepared.snapshot, prepared.learnt, models, say=say)
-    warnings = (*prepared.warnings, *say.missing.values())
-    return ScenarioPlan(result, prepared.snapshot, prepared.policies, prepared.skipped, prepared.gaps, warnings)
+    there = [Placement(room.pod, room.node, 0) for room in prepared.kept if not room.awaited]
+    if there:
+        result = replace(result, placements=(*result.placements, *there))
+    awaiting = {room.pod.key: room for room in prepared.kept if room.awaited}
+    return ScenarioPlan(
+        result,
+        prepared.snapshot,
+        prepared.policies,
+        prepared.skipped | {key: room.reason for key, room in awaiting.items()},
+        prepared.gaps,
+        (*prepared.warnings, *say.missing.values()),
+        {key: AwaitedRoom(room.node, tuple(pod.key for pod in room.awaited)) for key, room in awaiting.items()},
+    )
 
 
 def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:

@@ -107,7 +107,10 @@ def _number(keys: Iterable[str]) -> int:
 def _state(pod: Pod | None) -> str:
     if pod is None:
         return "unplannable"
-    return "deleting" if pod.deleting else "gated" if pod.held_by_gates else "unplannable"
+    if pod.deleting or pod.held_by_gates:
+        return "deleting" if pod.deleting else "gated"
+    # The room of a nominated pod is kept.
+    return "left" if pod.nominated_node and not pod.skip_reason else "unplannable"
 
 
 #: What is said of each count of more than one pod, and of one.

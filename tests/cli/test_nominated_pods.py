@@ -1,0 +1,109 @@
+"""Dumps of clusters in which a preemption is under way: the room of a nominated pod is kept, as by kube-scheduler."""
+
+import json
+from typing import Any
+
+import pytest
+from support.cli import Manifest, node, plan_of, pod, thalweg
+
+#: A pod of node a that terminates, 3 of its 4 cpus.
+OLD = pod("old", "3", nodeName="a", priority=0, status={"phase": "Running"})
+OLD["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z", "deletionGracePeriodSeconds": 30}
+WAITS = "Its room on a is kept. It waits for default/old, which terminates."
+
+
+def nominated(name: str = "big", cpu: str = "4", *, to: str = "a", priority: int = 100, **more: Any) -> Manifest:
+    """A pod that waits for its room on a node."""
+    return pod(name, cpu, priority=priority, status={"phase": "Pending", "nominatedNodeName": to}, **more)
+
+
+def small(priority: int = 0, **more: Any) -> Manifest:
+    return pod("small", "1", priority=priority, **more)
+
+
+@pytest.mark.parametrize("priority", [0, 100])
+def test_pods_of_no_higher_priority_do_not_get_the_room(priority: int) -> None:
+    """The free cpu of the node is a part of it."""
+    answer = plan_of(node("a"), OLD, nominated(), small(priority))
+    assert answer["placements"] == {}
+    assert answer["pending"]["default/big"]["reason"] == WAITS
+    assert answer["counts"]["sentence"] == "2 pods wait: none gets a node"
+    assert answer["evicted"] == {}
+
+
+def test_what_is_left_beside_it_is_free() -> None:
+    """Where the pods need less than what terminates holds, the free rest stays free."""
+    assert plan_of(node("a"), OLD, nominated(cpu="3"), small())["placements"] == {"default/small": "a"}
+
+
+def test_a_pod_of_a_higher_priority_may_take_the_room() -> None:
+    """Then the nominated one waits for another place; where the urgent one has room elsewhere, it goes there."""
+    assert plan_of(node("a"), OLD, nominated(), small(1000))["placements"] == {"default/small": "a"}
+    answer = plan_of(node("a"), node("b", "1"), OLD, nominated(), small(1000))
+    assert answer["placements"] == {"default/small": "b"}
+    assert answer["pending"]["default/big"]["reason"] == WAITS
+
+
+@pytest.mark.parametrize("to", ["gone", "b"])
+def test_a_node_that_is_gone_or_too_small_keeps_nothing(to: str) -> None:
+    """The pod is planned as any other."""
+    answer = plan_of(node("a"), node("b", "1"), OLD, nominated(to=to), small())
+    assert "default/small" in answer["placements"]
+    assert "kept" not in answer["pending"]["default/big"]["reason"]
+
+
+def test_several_on_one_node() -> None:
+    """Both wait for the same pod, and a third one that the node cannot hold is not among them."""
+    answer = plan_of(
+        node("a"), OLD, nominated("p", "2"), nominated("q", "2"), nominated("r", "2", priority=50), small()
+    )
+    assert answer["placements"] == {}
+    assert [key for key, each in answer["pending"].items() if each["reason"] == WAITS] == ["default/p", "default/q"]
+
+
+def test_without_a_pod_that_terminates_it_has_its_node() -> None:
+    """Its victims have left, and nobody else gets the room before it, whoever waited for longer."""
+    older = small(100, metadata={"creationTimestamp": "2019-01-01T00:00:00Z"})
+    answer = plan_of(node("a"), nominated(), older)
+    assert answer["placements"] == {"default/big": "a"}
+    assert answer["pending"].keys() == {"default/small"}
+
+
+def test_host_ports_are_kept() -> None:
+    """As room is."""
+    port = {"ports": [{"containerPort": 80, "hostPort": 80}]}
+    web, other = nominated(cpu="2"), small()
+    for each in (web, other):
+        each["spec"]["containers"][0] |= port
+    answer = plan_of(node("a", "8"), OLD, web, other)
+    assert answer["placements"] == {"default/big": "a"}
+    assert "free ports" in answer["pending"]["default/small"]["reason"]
+
+
+@pytest.mark.parametrize("second", ["a", ""])
+def test_a_gang_keeps_rooms_for_all_of_its_pods_or_for_none(second: str) -> None:
+    """With one pod that is not nominated it is planned as a whole."""
+    gang = {"annotations": {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}}
+    pods = [nominated("g-0", "2", metadata=dict(gang)), nominated("g-1", "2", to=second, metadata=dict(gang))]
+    answer = plan_of(node("a"), OLD, *pods, small())
+    assert answer["placements"] == ({} if second else {"default/small": "a"})
+    assert [each["reason"] == WAITS for each in answer["pending"].values()].count(True) == (2 if second else 0)
+
+
+def test_other_answers_keep_it_too() -> None:
+    """why, what-if, headroom and audit."""
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), OLD, nominated(), small()]})
+
+    def answer(*words: str) -> str:
+        done = thalweg(*words, "-f", "-", stdin=dump)
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    why = answer("why", "default/big")
+    assert "Its room is on a, once default/old has left." in why
+    assert "Never" not in why
+    assert "once default/old has left" not in answer("why", "default/small")
+    assert "1 fewer waits" in answer("what-if", "--add-nodes", "1", "--like", "a")
+    assert "default/small" in answer("headroom")
+    assert "default/big" not in answer("headroom")
+    assert "no plan runs any of them" in answer("audit")
