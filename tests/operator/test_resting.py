@@ -278,6 +278,22 @@ async def test_a_pod_for_which_others_may_leave_is_planned_with_any_room_that_co
     assert await scene.round() == {"urgent"}
 
 
+@pytest.mark.parametrize("in_a_gang", [True, False])
+async def test_a_pod_does_not_rest_beside_lower_ones_that_a_round_did_not_take_back(*, in_a_gang: bool) -> None:
+    """A gang is not. Once it runs it may leave for the urgent pod, so the next round looks at that one."""
+    scene = Counting()
+    scene.policies.offer("own", "u", 2, {"selects": {"podSelector": {}}})
+    scene.node("a")
+    scene.pod("stays", 300, node_name="a", pod_class=PodClass(requests=(("cpu", 300),), priority=9))
+    for number in range(2):
+        scene.pod(f"low-{number}", 100, gang=in_gang("g") if in_a_gang else None)
+    scene.pod("urgent", 900, pod_class=PodClass(requests=(("cpu", 900),), priority=5), preempts=True)
+    assert await scene.round() == {"low-0", "low-1", "urgent"}
+    scene.pod("new", 10)
+    assert await scene.round() == ({"new", "urgent"} if in_a_gang else {"new"})
+    assert "ns/urgent" not in scene.bound
+
+
 @pytest.mark.parametrize("rule", ["affinity", "spread"])
 async def test_pods_that_others_may_come_to_suit_do_not_rest(rule: str) -> None:
     """They are planned beside a new pod, and follow it in the same round."""

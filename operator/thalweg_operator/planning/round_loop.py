@@ -460,12 +460,16 @@ class RoundLoop:
         """
         if self._what_helps.anyone_moves:
             return
-        request, networks = pending_round.request, self._policies.models.networks
+        request, networks, helps = pending_round.request, self._policies.models.networks, self._what_helps
+
+        def governed(index: int) -> tuple[Pod, Policy]:
+            return pending_round.pods[index], request.policies[request.pending[index].policy]
+
+        lowest = helps.lowest_that_stays(governed(placement.pod) for placement in reply.placements)
         for index, reason in reply.unplaced:
-            policy = request.policies[request.pending[index].policy]
-            pod = pending_round.pods[index]
+            pod, policy = governed(index)
             in_network = policy.cost.model in networks
-            if index not in retried and not in_network and self._what_helps.may_rest(pod, policy, reply.codes[reason]):
+            if index not in retried and not in_network and helps.may_rest(pod, policy, reply.codes[reason], lowest):
                 yield pod
 
     async def _deliver(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> None:

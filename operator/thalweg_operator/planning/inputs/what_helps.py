@@ -42,17 +42,36 @@ class WhatHelps:
         """
         return any(each.rescheduling.mode is not ReschedulingMode.OFF for each in self._cluster.policies.ordered)
 
-    def may_rest(self, pod: Pod, policy: Policy, code: str) -> bool:
+    @staticmethod
+    def lowest_that_stays(placed: Iterable[tuple[Pod, Policy]]) -> float:
+        """The lowest priority of pods that a round placed and could not take back for others; infinite: none.
+
+        Once they run they may be evicted for a pod of a higher priority that the round left.
+        """
+        return min(
+            (
+                pod.pod_class.priority
+                for pod, policy in placed
+                if pod.gang is not None or victim_key(pod) or policy.unscheduled.aging_crosses_priorities
+            ),
+            default=float("inf"),
+        )
+
+    def may_rest(self, pod: Pod, policy: Policy, code: str, lowest_placed: float = float("inf")) -> bool:
         """Whether a pod that a round left with this code gets no node by placements of others.
 
         They may satisfy affinity and spread constraints, and the constraints of a policy. In which order a queue lets
         pods in depends on all that wait. A pod that takes the place of another follows that one. Of pods that are only
         observed nothing is reserved, so nothing tells that another plan has room for one.
+
+        Args:
+            lowest_placed: see ``lowest_that_stays``.
         """
         cluster, rules = self._cluster, pod.constraints
         return (
             code in _LASTING
             and policy.delivery.acts
+            and not (_may_evict(pod, policy) and pod.pod_class.priority > lowest_placed)
             and not policy.constraints
             and (rules is None or not (rules.affinity or rules.spread))
             and not cluster.queues.of(pod, cluster.namespaces)
@@ -126,12 +145,11 @@ class WhatHelps:
     def _others_may_leave(self, pod: Pod, policy: Policy) -> bool:
         """Whether running pods may be evicted for a pod: free room may be a part of its room."""
         lowest = min(self._cluster.bound_priorities, default=None)
-        return (
-            policy.preemption.mode is not PreemptionMode.NEVER
-            and pod.preempts
-            and lowest is not None
-            and pod.pod_class.priority > lowest
-        )
+        return _may_evict(pod, policy) and lowest is not None and pod.pod_class.priority > lowest
+
+
+def _may_evict(pod: Pod, policy: Policy) -> bool:
+    return policy.preemption.mode is not PreemptionMode.NEVER and pod.preempts
 
 
 def _shares(pod: Pod) -> bool:
