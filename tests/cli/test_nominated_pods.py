@@ -9,7 +9,7 @@ from support.cli import Manifest, node, plan_of, pod, thalweg
 #: A pod of node a that terminates, 3 of its 4 cpus.
 OLD = pod("old", "3", nodeName="a", priority=0, status={"phase": "Running"})
 OLD["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z", "deletionGracePeriodSeconds": 30}
-WAITS = "Its room on a is kept. It waits for default/old, which terminates."
+TOLD = "Its room on a is kept. It waits for default/old, which terminates."
 
 
 def nominated(name: str = "big", cpu: str = "4", *, to: str = "a", priority: int = 100, **more: Any) -> Manifest:
@@ -26,7 +26,7 @@ def test_pods_of_no_higher_priority_do_not_get_the_room(priority: int) -> None:
     """The free cpu of the node is a part of it."""
     answer = plan_of(node("a"), OLD, nominated(), small(priority))
     assert answer["placements"] == {}
-    assert answer["pending"]["default/big"]["reason"] == WAITS
+    assert answer["pending"]["default/big"]["reason"] == TOLD
     assert answer["counts"]["sentence"] == "2 pods wait: none gets a node"
     assert answer["evicted"] == {}
 
@@ -41,7 +41,7 @@ def test_a_pod_of_a_higher_priority_may_take_the_room() -> None:
     assert plan_of(node("a"), OLD, nominated(), small(1000))["placements"] == {"default/small": "a"}
     answer = plan_of(node("a"), node("b", "1"), OLD, nominated(), small(1000))
     assert answer["placements"] == {"default/small": "b"}
-    assert answer["pending"]["default/big"]["reason"] == WAITS
+    assert answer["pending"]["default/big"]["reason"] == TOLD
 
 
 @pytest.mark.parametrize("to", ["gone", "b"])
@@ -58,7 +58,7 @@ def test_several_on_one_node() -> None:
         node("a"), OLD, nominated("p", "2"), nominated("q", "2"), nominated("r", "2", priority=50), small()
     )
     assert answer["placements"] == {}
-    assert [key for key, each in answer["pending"].items() if each["reason"] == WAITS] == ["default/p", "default/q"]
+    assert [key for key, each in answer["pending"].items() if each["reason"] == TOLD] == ["default/p", "default/q"]
 
 
 def test_without_a_pod_that_terminates_it_has_its_node() -> None:
@@ -87,7 +87,7 @@ def test_a_gang_keeps_rooms_for_all_of_its_pods_or_for_none(second: str) -> None
     pods = [nominated("g-0", "2", metadata=dict(gang)), nominated("g-1", "2", to=second, metadata=dict(gang))]
     answer = plan_of(node("a"), OLD, *pods, small())
     assert answer["placements"] == ({} if second else {"default/small": "a"})
-    assert [each["reason"] == WAITS for each in answer["pending"].values()].count(True) == (2 if second else 0)
+    assert [each["reason"] == TOLD for each in answer["pending"].values()].count(True) == (2 if second else 0)
 
 
 def test_other_answers_keep_it_too() -> None:

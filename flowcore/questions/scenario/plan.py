@@ -163,9 +163,9 @@ def plan_scenario(
     prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
     say = Guarded()
     result = run_round(prepared.snapshot, prepared.learnt, models, say=say)
-    there = [Placement(room.pod, room.node, 0) for room in prepared.kept if not room.awaited]
-    if there:
-        result = replace(result, placements=(*result.placements, *there))
+    settled = [Placement(room.pod, room.node, 0) for room in prepared.kept if not room.awaited]
+    if settled:
+        result = replace(result, placements=(*result.placements, *settled))
     awaiting = {room.pod.key: room for room in prepared.kept if room.awaited}
     return ScenarioPlan(
         result,

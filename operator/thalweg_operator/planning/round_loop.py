@@ -354,7 +354,7 @@ class RoundLoop:
         self._holding_rounds += holds
         cluster.set_claims_known(known=self._claims_known())
         planning_input = self._builder.planning_input()
-        # The worker learns with the next request what helps from now on.
+        # The worker learns with the next request what judge from now on.
         changes = ledger.helped.total + self._helped_by_time
         helped = changes + self._holding_rounds
         helped_any = ledger.helped.any_pod + self._helped_by_time + self._holding_rounds
@@ -460,16 +460,16 @@ class RoundLoop:
         """
         if self._what_helps.anyone_moves:
             return
-        request, networks, helps = pending_round.request, self._policies.models.networks, self._what_helps
+        request, networks, judge = pending_round.request, self._policies.models.networks, self._what_helps
 
         def governed(index: int) -> tuple[Pod, Policy]:
             return pending_round.pods[index], request.policies[request.pending[index].policy]
 
-        lowest = helps.lowest_that_stays(governed(placement.pod) for placement in reply.placements)
+        lowest = judge.lowest_that_stays(governed(placement.pod) for placement in reply.placements)
         for index, reason in reply.unplaced:
             pod, policy = governed(index)
             in_network = policy.cost.model in networks
-            if index not in retried and not in_network and helps.may_rest(pod, policy, reply.codes[reason], lowest):
+            if index not in retried and not in_network and judge.may_rest(pod, policy, reply.codes[reason], lowest):
                 yield pod
 
     async def _deliver(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> None:

@@ -115,8 +115,8 @@ class _Rooms:
                 gone = without_pods(later, (Leaver.of_bound(each, self._signature_of(each)) for each in more))
                 if run_filters(waiting.pod_class, gone, waiting.signature).fits[row]:
                     # Those that others wait for hold its room as well.
-                    there = [victim for victim in leaving if victim.key in awaited]
-                    kept.append(KeptRoom(waiting, pod.nominated_node, victims or tuple(there)))
+                    shared = [victim for victim in leaving if victim.key in awaited]
+                    kept.append(KeptRoom(waiting, pod.nominated_node, victims or tuple(shared)))
                     later = _with_room(gone, waiting, row)
                     awaited |= {victim.key for victim in more}
                     break
