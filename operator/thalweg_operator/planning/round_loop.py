@@ -354,7 +354,7 @@ class RoundLoop:
         self._holding_rounds += holds
         cluster.set_claims_known(known=self._claims_known())
         planning_input = self._builder.planning_input()
-        # The worker learns with the next request what judge from now on.
+        # The worker learns with the next request what helps from now on.
         changes = ledger.helped.total + self._helped_by_time
         helped = changes + self._holding_rounds
         helped_any = ledger.helped.any_pod + self._helped_by_time + self._holding_rounds
