@@ -1,5 +1,7 @@
 """The sentences of all answers about who waits, who leaves, and whose pods they are."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -33,12 +35,16 @@ def waits(name: str, scheduler: str = "default-scheduler", **fields: object) -> 
 @pytest.mark.parametrize(("numbers", "sentence"), _WORDS)
 def test_every_waiting_pod_is_counted_once(numbers: dict[str, int], sentence: str) -> None:
     """The parts are the sum, and the words are those of one pod or of several."""
-    states = {"gated": {"blocked_reason": "its gates are closed", "gates": ("example.com/x",)},
-              "unplannable": {"unsupported_reason": "odd"},
-              "deleting": {"deleting": True, "blocked_reason": "it is being deleted"}}  # fmt: skip
+    states: dict[str, dict[str, Any]] = {
+        "gated": {"blocked_reason": "its gates are closed", "gates": ("example.com/x",)},
+        "unplannable": {"unsupported_reason": "odd"},
+        "deleting": {"deleting": True, "blocked_reason": "it is being deleted"},
+    }
     pods = {f"shop/{word}{at}": waits(f"{word}{at}", **states[word])
             for word in states for at in range(numbers.get(word, 0))}  # fmt: skip
-    keys = {word: [str(at) for at in range(numbers.get(word, 0))] for word in ("placed", "left", "new", "judged")}
+    keys: dict[str, Any] = {
+        word: [str(at) for at in range(numbers.get(word, 0))] for word in ("placed", "left", "new", "judged")
+    }
     counts = count_waiting(pods, unplanned=pods, **keys)
     assert counts.sentence == sentence
     known = msgspec.structs.asdict(counts)

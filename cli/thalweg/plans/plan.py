@@ -144,8 +144,8 @@ def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> No
         print_workloads(console, answer.workloads)
         leaving = answer.evictions_by_workload
         print_evictions_by_workload(console, "LEAVES", [each for each in leaving if each.acts])
-        would_leave = [*(each for each in leaving if not each.acts), *answer.proposals_by_workload]
-        print_evictions_by_workload(console, "WOULD LEAVE", would_leave)
+        stay = [*(each for each in leaving if not each.acts), *answer.proposals_by_workload]
+        print_evictions_by_workload(console, "WOULD LEAVE", stay)
     _show_observed(console, answer.observed)
     if verbose:
         console.print(_proof(answer), markup=False)
