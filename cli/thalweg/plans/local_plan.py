@@ -41,6 +41,7 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
         planned.skipped,
         planned.gaps,
         planned.warnings,
+        planned.awaiting,
         time.perf_counter() - started,
     )
 

@@ -142,10 +142,10 @@ def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> No
         _show_evictions(console, "WOULD LEAVE", would_leave)
     else:
         print_workloads(console, answer.workloads)
-        leaving = answer.evictions_by_workload
-        print_evictions_by_workload(console, "LEAVES", [each for each in leaving if each.acts])
-        stay = [*(each for each in leaving if not each.acts), *answer.proposals_by_workload]
-        print_evictions_by_workload(console, "WOULD LEAVE", stay)
+        acting = [each for each in answer.evictions_by_workload if each.acts]
+        observed = [each for each in answer.evictions_by_workload if not each.acts]
+        print_evictions_by_workload(console, "LEAVES", acting)
+        print_evictions_by_workload(console, "WOULD LEAVE", [*observed, *answer.proposals_by_workload])
     _show_observed(console, answer.observed)
     if verbose:
         console.print(_proof(answer), markup=False)

@@ -96,8 +96,10 @@ class _Members:
         """The members without these pods."""
         if not non_members:
             return self
-        kept = ({k: pod for k, pod in each.items() if k not in non_members} for each in self.by_state)
-        return _Members(*kept)
+        waiting, bound, succeeded = (
+            {key: pod for key, pod in each.items() if key not in non_members} for each in self.by_state
+        )
+        return _Members(waiting, bound, succeeded)
 
     @property
     def by_state(self) -> tuple[dict[str, Pod], ...]:
