@@ -81,7 +81,8 @@ def test_one_request_for_all_pods(tmp_path: Path) -> None:
         (GANG[:2], (), "new nodes would not help pod ml/leader"),
         ([member("only", "1", 1)], (), "it needs no new ones"),
         ([member("huge", "64", 1)], (), "no plan with new nodes like those that are there"),
-        ([], (), "there is no such gang of which pods wait"),
+        ([], (), "the files have no Pod"),
+        ([pod("alone", "1")], (), "there is no such gang of which pods wait"),
         (GANG, ("--cpu", "1"), "leave out --like, amounts and --watch"),
     ],
 )

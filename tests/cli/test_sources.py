@@ -238,7 +238,7 @@ def test_the_status_in_a_pipe_is_lines(tmp_path: Path) -> None:
     done = thalweg("status", "-f", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    assert done.stdout.startswith("1 node, 0 running pods, 1 waiting pod\n")
+    assert done.stdout.startswith("1 node, 0 running pods; 1 pod waits: it has no node\n")
     assert "\npod/default/p  " in done.stdout
 
 

@@ -216,7 +216,7 @@ async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) ->
         shown = await asyncio.to_thread(_on_screen, *words, *live)
     assert "pod/default/large" in shown
     assert "now by pods" in shown
-    assert "the plan made here for this cluster gives 0 of them a node" in shown
+    assert "1 node, 0 running pods; 1 pod waits: it has no node" in shown
 
 
 async def test_json_on_a_terminal_has_an_end(tmp_path: Path) -> None:

@@ -208,7 +208,10 @@ def _answers(objects: Sequence[Manifest]) -> list[msgspec.Struct]:
     scenario.gaps += reader.resolve()
     data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "now.json", "1"), 7)
     data.rounds.put(plan_scenario(scenario, NOW).document())
-    asked = {name: each for name, each in OPERATIONS.items() if name not in ("pods", "headroom", "what-if", "why")}
+    not_asked = {"pods", "headroom", "what-if", "why"}
+    if scenario.free_by_omission:
+        not_asked.add("audit")  # it refuses a dump without pods
+    asked = {name: each for name, each in OPERATIONS.items() if name not in not_asked}
     return [each.answer(data, each.query(), AnswerContext(NOW)) for each in asked.values()]
 
 

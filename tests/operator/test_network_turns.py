@@ -190,7 +190,7 @@ def test_others_wait_for_one_network_at_most(costs: list[float], pauses: list[fl
 def test_the_deadline_of_a_round_with_networks_has_time_for_them() -> None:
     """Their work is limited by count; what rounds took before says nothing of it."""
     deadline = RoundDeadline(60.0, budget=1.0)
-    deadline.round_took(0.1)
-    assert deadline.seconds_for(10, 2, networks=True) == deadline.seconds_for(10, 2) + 20.0
-    deadline.round_took(5.0)
-    assert deadline.seconds_for(10, 2, networks=True) == 60.0
+    deadline.round_took(0.1, {})
+    assert deadline.seconds_for(10, 2, [], networks=True) == deadline.seconds_for(10, 2, []) + 20.0
+    deadline.round_took(5.0, {})
+    assert deadline.seconds_for(10, 2, [], networks=True) == 60.0

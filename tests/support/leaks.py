@@ -1,7 +1,7 @@
 """Finds leaks: what can be reached from an object, container by container."""
 
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -18,13 +18,12 @@ def tracked_objects(**roots: Any) -> Counter[str]:
     """Entries of all containers that can be reached from these objects, by the path of attributes to each container.
 
     All entries of a container share one path, so that nested dictionaries are one sum. Arrays count their elements.
+    What has a bound of its own (``maxlen``), as a deque may, counts nothing, nor does what is in it.
     """
     found: Counter[str] = Counter()
-    for path, each in _walk(roots):
+    for path, each in _walk(roots, bounded=False):
         if isinstance(each, np.ndarray):
             found[path] += each.size
-        elif isinstance(each, deque) and each.maxlen is not None:
-            continue  # it has a bound of its own
         elif not isinstance(each, _PLAIN) and hasattr(each, "__len__"):
             found[path] += len(each)
     return +found
@@ -58,13 +57,15 @@ def grown_containers(
     }
 
 
-def _walk(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Path and object, each object once."""
+def _walk(roots: Mapping[str, Any], *, bounded: bool = True) -> Iterator[tuple[str, Any]]:
+    """Path and object, each object once; ``bounded``: those that have a bound of their own, too."""
     seen: set[int] = set()
     todo = list(roots.items())
     while todo:
         path, each = todo.pop()
         if id(each) in seen or isinstance(each, _CODE):
+            continue
+        if not bounded and getattr(each, "maxlen", None) is not None:
             continue
         seen.add(id(each))
         yield path, each

@@ -28,6 +28,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.planning.quarantine.backoffs import Backoffs
 from thalweg_operator.planning.quarantine.debts import SECONDS_PER_LOST_SECOND, NamespaceDebts
 from thalweg_operator.planning.quarantine.fault_search import FaultSearch
+from thalweg_operator.planning.quarantine.known_classes import KnownClasses
 from thalweg_operator.planning.quarantine.small_rounds import SmallRounds
 
 #: Shortest and longest time in seconds for which rounds have few pods.
@@ -37,8 +38,6 @@ _SMALL_ROUND = 16
 #: After a failed part none is tried for so many times as long as it took, but of namespaces of which none failed. So
 #: others wait for such rounds less than half of the time.
 _PAUSE = 2.0
-#: Limit of remembered classes that could be planned.
-_MOST_KNOWN = 10_000
 
 
 class _RoundKind(Enum):
@@ -119,8 +118,8 @@ class Quarantine:
         self._backoffs, self._debts = Backoffs(), NamespaceDebts()
         #: Number of rounds with pods that ended with a plan: ever, and before the last failed round.
         self._planned_rounds = self._planned_before_failure = 0
-        #: Classes that could be planned and have not failed since, the last planned last.
-        self._known_classes: dict[tuple[Hashable, ...], None] = {}
+        #: Classes that could be planned and have not failed since.
+        self._known_classes = KnownClasses()
         self._small_rounds: SmallRounds | None = None
         self._last_limit_seconds = 0.0
 
@@ -172,11 +171,7 @@ class Quarantine:
             return
         self._planned_rounds += 1
         classes = dict.fromkeys(map(self.class_key, pods))
-        for pod_class in classes:
-            self._known_classes.pop(pod_class, None)
-        self._known_classes |= classes
-        while len(self._known_classes) > _MOST_KNOWN:
-            del self._known_classes[next(iter(self._known_classes))]
+        self._known_classes.planned(classes)
         if _TURNS[self._turn] is _RoundKind.RETRY:
             self._backoffs.planned((*map(self._item_key, pods), *classes), now)
         if self._incident is not None:
@@ -215,7 +210,7 @@ class Quarantine:
         by_namespace: dict[str, dict[str, Hashable]] = {}
         for item in suspects:
             by_namespace.setdefault(namespaces[item], {})[item] = classes[item]
-            self._known_classes.pop(classes[item], None)
+            self._known_classes.failed(classes[item])
         for namespace, part in by_namespace.items():
             search = self._searches.setdefault(namespace, FaultSearch())
             if len(part) < len(classes):
@@ -286,7 +281,7 @@ class Quarantine:
         """Items of the next round, and whether another round follows at once."""
         untried = [name for name, search in self._searches.items() if not (search.has_failed or name in self._debts)]
         if len(untried) > 1:
-            untried.sort(key=partial(self._rank, items, {namespace for namespace, *_ in self._known_classes}))
+            untried.sort(key=partial(self._rank, items, self._known_classes.namespaces))
         tried = [name for name in self._searches if name not in untried] if self._search_resumes <= now else []
         searched = {_RoundKind.UNTRIED: untried, _RoundKind.SEARCH: tried}
         rounds = {kind: sum(len(self._searches[each]) for each in names) for kind, names in searched.items()}
@@ -315,15 +310,15 @@ class Quarantine:
         """Whether no round with pods ended with a plan since the incident began."""
         return self._incident is not None and self._planned_rounds == self._incident.planned_rounds
 
-    def _rank(
-        self, items: Mapping[str, Sequence[Pod]], planned: Collection[Hashable], namespace: str
-    ) -> tuple[bool, float]:
+    def _rank(self, items: Mapping[str, Sequence[Pod]], planned: Collection[int], namespace: str) -> tuple[bool, float]:
         """Where a namespace is in the order in which they are tried, the first one lowest.
 
         First are those of which something could be planned before, then those with the most pods for each class.
         """
         suspects = self._searches[namespace].items.union(self._searches[namespace].newcomers)
-        return namespace not in planned, -len(suspects) / len({self.class_key(items[item][0]) for item in suspects})
+        return hash(namespace) not in planned, -len(suspects) / len(
+            {self.class_key(items[item][0]) for item in suspects}
+        )
 
     def _is_told(self, pod: Pod) -> bool:
         """Whether a pod waits since a round failed that it was in, or that its namespace was charged for."""
