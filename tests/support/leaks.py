@@ -18,10 +18,9 @@ def tracked_objects(**roots: Any) -> Counter[str]:
     """Entries of all containers that can be reached from these objects, by the path of attributes to each container.
 
     All entries of a container share one path, so that nested dictionaries are one sum. Arrays count their elements.
-    What has a bound of its own (``maxlen``), as a deque may, counts nothing, nor does what is in it.
     """
     found: Counter[str] = Counter()
-    for path, each in _walk(roots, bounded=False):
+    for path, each in _walk(roots):
         if isinstance(each, np.ndarray):
             found[path] += each.size
         elif not isinstance(each, _PLAIN) and hasattr(each, "__len__"):
@@ -57,15 +56,15 @@ def grown_containers(
     }
 
 
-def _walk(roots: Mapping[str, Any], *, bounded: bool = True) -> Iterator[tuple[str, Any]]:
-    """Path and object, each object once; ``bounded``: those that have a bound of their own, too."""
+def _walk(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Path and object, each object once. What has a bound of its own (``maxlen``), as a deque may, is left out."""
     seen: set[int] = set()
     todo = list(roots.items())
     while todo:
         path, each = todo.pop()
         if id(each) in seen or isinstance(each, _CODE):
             continue
-        if not bounded and getattr(each, "maxlen", None) is not None:
+        if getattr(each, "maxlen", None) is not None:
             continue
         seen.add(id(each))
         yield path, each
