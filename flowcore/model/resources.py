@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from flowcore.model.errors import ModelError
-from flowcore.model.quantities import MAX_AMOUNT, NANO, milli_from_nanos, nanos, whole_from_nanos
+from flowcore.model.quantities import MAX_AMOUNT, milli_from_nanos, nanos, whole_from_nanos
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 #: The extended resource of network bandwidth, in bits per second: nodes offer it, pods ask for it.
@@ -50,7 +50,7 @@ def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> 
     """A Kubernetes resource list in billionths.
 
     Raises:
-        ModelError: a quantity does not parse, is negative, or a fraction of a device; ``field`` says which.
+        ModelError: a quantity does not parse or is negative; ``field`` says which.
     """
     result: NanoList = {}
     for name, quantity in (resources or {}).items():
@@ -60,8 +60,6 @@ def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> 
             raise ModelError(f"{field}.{name}", error.problem) from None
         if amount < 0:
             raise ModelError(f"{field}.{name}", f'"{quantity}" is negative')
-        if amount % NANO and is_extended(name):  # the API server refuses such a pod
-            raise ModelError(f"{field}.{name}", f'"{quantity}" is no whole number: devices are not divided')
         result[name] = amount
     return result
 

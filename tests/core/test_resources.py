@@ -99,11 +99,3 @@ def test_an_unreadable_amount_names_its_field(quantity: str, problem: str) -> No
         read_list({"cpu": "1", "memory": quantity}, "spec.containers[0].resources.requests")
     assert caught.value.field == "spec.containers[0].resources.requests.memory"
     assert problem in caught.value.problem
-
-
-@pytest.mark.parametrize("quantity", ["1.5", "500m", "1500m", 0.5])
-def test_devices_are_not_divided(quantity: str | float) -> None:
-    """As the API server has it; kilobytes of memory and thousandths of a core are no devices."""
-    with pytest.raises(ModelError, match="devices are not divided"):
-        read_list({"nvidia.com/gpu": quantity}, "requests")
-    assert read_list({"nvidia.com/gpu": "2", "cpu": "500m", "memory": "0.5"}, "requests")

@@ -45,6 +45,8 @@ MAX_UNNEEDED = 1_000
 _NONE_LEFT = LeftAtLeast(0, 0)
 #: How many plans with new nodes are made: they read about this number of pods together, within these bounds.
 _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 4, 40
+#: A whole one of a resource, in billionths.
+_ONE = 1_000_000_000
 #: Name of the copy that is planned.
 _COPY = "headroom"
 
@@ -322,7 +324,11 @@ def _amounts(requests: dict[str, str]) -> Amounts:
     for name in requests:
         if not is_counted(name):
             raise ModelError(f"requests.{name}", "nodes are not scheduled by this resource; give its full name")
-    return to_amounts(read_list(requests, "requests"))
+    read = read_list(requests, "requests")
+    for name, amount in read.items():
+        if is_extended(name) and amount % _ONE:
+            raise ModelError(f"requests.{name}", f'"{requests[name]}" is no whole number: devices are not divided')
+    return to_amounts(read)
 
 
 def _template(scenario: Scenario, copy: Pod, context: AnswerContext) -> tuple[PendingPod | None, str]:
