@@ -46,10 +46,10 @@ def is_quick() -> bool:
     return settings.get_current_profile_name() == QUICK
 
 
-def examples(count: int) -> int:
-    """How many examples a test draws that wants `count` in the slow tier."""
+def examples(count: int, quick: int = _QUICK_EXAMPLES) -> int:
+    """How many examples a test draws that wants `count` in the slow tier; `quick`: in the default tier, at most."""
     if is_quick():
-        return min(count, _QUICK_EXAMPLES)
+        return min(count, quick)
     return count * _EXPLORE_FACTOR if is_exploring() else count
 
 
