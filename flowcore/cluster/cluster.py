@@ -8,7 +8,8 @@ holds its room too, as in kube-scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import msgspec
@@ -145,6 +146,8 @@ class Cluster:
         self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
+        #: Keys of waiting pods by priority; None: they are to be sorted anew.
+        self._waiting_by_priority: dict[int, set[str]] | None = {}
         self.watched_pods = 0
         self.gangs = GangRegistry()
         self.parent_gangs = ParentGangs(self.policies, self.gangs.parents)
@@ -333,6 +336,7 @@ class Cluster:
         if before is not None:
             self.storage.track_claims(before, -1)
             self._count_victim(before, -1)
+            self._sort_out(before)
             self.occupancy.generation += 1
 
     def may_be_governed(self, pod: Pod) -> bool:
@@ -343,6 +347,26 @@ class Cluster:
         """Other policies may govern waiting pods with rules between pods."""
         for key in keys:
             self._rule_dependent.put(self.waiting[key], governed=self.may_be_governed(self.waiting[key]))
+
+    @property
+    def waiting_by_priority(self) -> Mapping[int, AbstractSet[str]]:
+        """Keys of ``waiting`` by priority. Most often it is there already, however many wait."""
+        if self._waiting_by_priority is None:
+            self._waiting_by_priority = {}
+            for pod in self.waiting.values():
+                self._sort_in(pod)
+        return self._waiting_by_priority
+
+    def _sort_in(self, pod: Pod) -> None:
+        if self._waiting_by_priority is not None:
+            self._waiting_by_priority.setdefault(pod.pod_class.priority, set()).add(pod.key)
+
+    def _sort_out(self, pod: Pod) -> None:
+        if self._waiting_by_priority is not None:
+            keys = self._waiting_by_priority[pod.pod_class.priority]
+            keys.remove(pod.key)
+            if not keys:
+                del self._waiting_by_priority[pod.pod_class.priority]
 
     def _count_victim(self, pod: Pod, by: int) -> None:
         key = victim_key(pod)
@@ -364,9 +388,11 @@ class Cluster:
         if before is not None:
             self.storage.track_claims(before, -1)
             self._count_victim(before, -1)
+            self._sort_out(before)
         self.storage.track_claims(pod, 1)
         self._count_victim(pod, 1)
         self.waiting[key] = pod
+        self._sort_in(pod)
         # Our own writes come back as changes. They are no news for a round, but for a gate that opens.
         changed = before is None or as_planned(before) != as_planned(pod)
         opened = before is not None and before.gated and not pod.gated
@@ -577,6 +603,8 @@ class Cluster:
                 self._count_priority(old, -1)
                 self._count_priority(pod, 1)
             waits |= self._exchange(pod)
+        if waits:
+            self._waiting_by_priority = None
         self.occupancy.generation += waits
         return changed
 

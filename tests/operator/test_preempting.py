@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.fake_cluster.eviction_scene import EvictionScene
+from support.work import lines_run
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -479,6 +480,23 @@ async def test_it_is_bound_with_the_event_that_its_victim_is_gone() -> None:
     scene.gone(victim)
     assert scene.bound == {"ns/u": "n0"}
     assert scene.state.ledger.reservations["ns/u"].phase is Phase.BINDING
+
+
+@pytest.mark.parametrize("priority", [0, 2000], ids=["less urgent", "more urgent"])
+async def test_it_does_not_look_at_all_that_wait_when_a_victim_is_gone(priority: int) -> None:
+    """Many pods wait, and many victims leave one after the other: an event costs the same, whoever waits."""
+
+    async def work_with(waiting: int) -> int:
+        scene = full_nodes(1)
+        urgent(scene, "u", 400)
+        await scene.turn(2)
+        (victim,) = scene.evictions()
+        scene.asked[-1].done()
+        for number in range(waiting):
+            scene.pod(f"waits-{number}", 5000, pod_class=sized(5000, priority))
+        return lines_run(lambda: scene.gone(victim))
+
+    assert await work_with(500) <= await work_with(2) + 20
 
 
 HOSTNAME = "kubernetes.io/hostname"

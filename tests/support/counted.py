@@ -19,7 +19,7 @@ def counted(cluster: Cluster) -> dict[str, Any]:
         "usage": {name: msgspec.structs.replace(use, amounts=amounts[name]) for name, use in uses.items()},
         "signatures": cluster.occupancy.pod_index.copy_counts(),
         "populations": {of: (each.placed, each.waiting) for of, each in cluster.populations.items()},
-        "priorities": cluster.bound_priorities,
+        "priorities": (cluster.bound_priorities, cluster.waiting_by_priority),
         "claims": (cluster.storage._wanted_claims, cluster._claiming),
         "numa": (cluster.numa.waiting, cluster.numa._recent),
         "gangs": {key: (cluster.gangs.state(key), cluster.gangs.members(key)) for key in cluster.gangs._members},

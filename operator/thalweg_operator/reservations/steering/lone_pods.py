@@ -129,9 +129,9 @@ def _may_bind_held(state: SteeringState, pod: Pod, held: Reservation) -> bool:
         and not _is_counted(state, pod)
         and not cluster.queues.of(pod, cluster.namespaces)
         and not cluster.node_changed_since(held.node, held.generation)
-        and not any(
-            waiting_pod.pod_class.priority > pod.pod_class.priority and key not in state.ledger.reservations
-            for key, waiting_pod in cluster.waiting.items()
+        and all(
+            priority <= pod.pod_class.priority or keys <= state.ledger.reservations.keys()
+            for priority, keys in cluster.waiting_by_priority.items()
         )
     )
 
