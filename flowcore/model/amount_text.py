@@ -22,10 +22,21 @@ def exact_amount(resource: str, amount: int) -> str:
 
 
 def same_units(resource: str, amount: int, beside: int) -> str:
-    """A quantity that is read as the same amount, as people write it beside another: 2.94, not 2940m, beside 200."""
+    """A quantity as people write it beside another: 2.94, not 2940m, beside 200; 20.79Gi.
+
+    It is read as the same amount. Bytes that two digits after the point do not say are rounded up.
+    """
     if resource == CPU and max(amount, beside) >= 1000:
         return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+    if is_bytes(resource):
+        return short_bytes(amount, round_up=written_amount(resource, amount) != amount)
     return exact_amount(resource, amount)
+
+
+def written_amount(resource: str, most: int) -> int:
+    """The largest amount up to this one that people write: bytes with two digits after the point, 20.79Gi."""
+    unit = next((unit for _, unit in _BINARY if most >= unit), 1) if is_bytes(resource) else 1
+    return -(-(100 * most // unit) * unit // 100)
 
 
 def short_amount(resource: str, amount: int, *, round_up: bool = False) -> str:

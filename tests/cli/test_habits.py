@@ -154,3 +154,21 @@ def test_why_says_how_many_more_remedies_there_are() -> None:
     assert list(first_lines(["a", "b", "c"], 2)) == ["a", "b (1 more: -o json)"]
     assert list(first_lines(["a", "b"], 2)) == ["a", "b"]
     assert list(first_lines([], 2)) == []
+
+
+def test_a_queue_with_a_mistake_says_which() -> None:
+    """``status`` has no zeros for a queue that has no share, and what is wrong beside it."""
+    queue: Manifest = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowQueue"}
+    good = queue | {"metadata": {"name": "good"}, "spec": {"guarantee": {"cpu": "1"}}}
+    orphan = queue | {"metadata": {"name": "orphan"}, "spec": {"parent": "nowhere"}}
+
+    def lines(*queues: Manifest) -> list[str]:
+        objects = {"apiVersion": "v1", "kind": "List", "items": [node("a"), pod("p", "1", nodeName="a"), *queues]}
+        done = thalweg("status", "-f", "-", stdin=json.dumps(objects))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    (row,) = [line for line in lines(good, orphan) if line.startswith("orphan ")]
+    assert row.split()[1:5] == ["-", "-", "-", "0"]
+    assert row.endswith("spec.parent: there is no FlowQueue nowhere; create it")
+    assert not any("MISTAKE" in line for line in lines(good))

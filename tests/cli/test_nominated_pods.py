@@ -27,7 +27,7 @@ def test_pods_of_no_higher_priority_do_not_get_the_room(priority: int) -> None:
     answer = plan_of(node("a"), OLD, nominated(), small(priority))
     assert answer["placements"] == {}
     assert answer["pending"]["default/big"]["reason"] == TOLD
-    assert answer["counts"]["sentence"] == "2 pods wait: none gets a node"
+    assert answer["counts"]["sentence"] == "2 pods wait: 1 has no node, 1 has room that is kept for it"
     assert answer["evicted"] == {}
 
 
@@ -107,3 +107,15 @@ def test_other_answers_keep_it_too() -> None:
     assert "default/small" in answer("headroom")
     assert "default/big" not in answer("headroom")
     assert "no plan runs any of them" in answer("audit")
+
+
+def test_counts_are_the_same_in_all_commands() -> None:
+    """A pod whose room is kept is not one of those that have no node: one sentence counts it apart."""
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), OLD, nominated(), small()]})
+    said = "2 pods wait: 1 has no node, 1 has room that is kept for it"
+    for command in (["plan"], ["status"], ["headroom"]):
+        done = thalweg(*command, "-f", "-", stdin=dump)
+        assert said in done.stdout, (command, done.stdout, done.stderr)
+    assert "1 pod has no node; no plan leaves fewer" in thalweg("plan", "-f", "-", stdin=dump).stdout
+    audit = thalweg("audit", "-f", "-", stdin=dump).stdout
+    assert "2 pods wait: 1 can be judged, 1 has room that is kept for it" in audit

@@ -204,6 +204,8 @@ def test_a_drain_is_a_line_for_each_workload(tmp_path: Path) -> None:
     assert rows["of them evicted"][1] == str(found["after"]["evicted"])
     assert set(found["waiting"]) >= {f"default/web-{at}" for at in range(3)}
     assert lines[0] == found["inShort"]
+    more = int(rows["waiting pods"][2])
+    assert lines[0] == f"{more} more wait, {rows['of them evicted'][1]} of them evicted"
     assert "cost" not in rows
     assert "ephemeral-storage" not in rows
 
@@ -242,7 +244,7 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert run("headroom", *files, "--like", "cart").stdout.startswith("room for 0 more pods")
     done = run("headroom", *files, "--gpu", "1", "--scale-ups", "1", "--unneeded", "1")
     assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
-    assert "1 waiting pod without a node in the plan" in done.stdout
+    assert "3 pods wait: 2 get a node, 1 has none; new nodes may help 1 of them\n" in done.stdout
     assert "worth nothing" in done.stdout
 
 
@@ -250,7 +252,7 @@ def test_headroom_of_nodes_in_words(tmp_path: Path) -> None:
     """Without pods to count: the nodes that would help, and those that can be drained."""
     files = ("-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="2")))
     done = run("headroom", *files)
-    assert done.stdout.startswith("1 waiting pod without a node in the plan; new nodes may help 1 of them\n")
+    assert done.stdout.startswith("3 pods wait: 2 get a node, 1 has none; new nodes may help 1 of them\n")
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("1  ")]
     assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/large")
     assert "worth most: a node like a, which places 1 pod on average\n" in done.stdout

@@ -346,7 +346,7 @@ def test_what_a_removed_taint_lets_in_is_told_and_comes_last() -> None:
     answer = ask(scenario_of([node("a"), gpu, *others, one("notol", gpus=1)]), "default/notol")
     assert answer.next == "Tolerate the taint nvidia.com/gpu=present:NoSchedule: nobody loses a place."
     (removed,) = (fix for fix in answer.fixes if isinstance(fix.change[0], RemoveTaint))
-    assert "16 other pods come to the same nodes" in removed.text
+    assert "16 other pods get a place there too" in removed.text
     assert answer.fixes.index(removed) > 0
 
 

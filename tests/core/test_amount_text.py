@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcore.model.amount_text import exact_amount, short_amount, short_bytes
+from flowcore.model.amount_text import exact_amount, is_bytes, same_units, short_amount, short_bytes, written_amount
 from flowcore.model.quantities import MAX_AMOUNT, NANO, milli_from_nanos, nanos, whole_from_nanos
 
 RESOURCES = st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods", "nvidia.com/gpu"])
@@ -50,3 +50,21 @@ def test_short_amounts(resource: str, amount: int, words: str) -> None:
 def test_bytes(memory: int, words: str) -> None:
     """As people write them."""
     assert short_bytes(memory) == words
+
+
+@given(RESOURCES, AMOUNTS)
+def test_a_written_amount_still_fits(resource: str, amount: int) -> None:
+    """People write it with two digits after the point; it is read as itself, and is nearly the amount."""
+    written = written_amount(resource, amount)
+    assert 0 <= amount - written <= amount / 100
+    text = same_units(resource, written, amount)
+    assert (milli_from_nanos if resource == "cpu" else whole_from_nanos)(nanos(text)) == written
+    assert len(text.partition(".")[2].strip("KMGTPi")) <= (3 if resource == "cpu" else 2)
+    if is_bytes(resource) and written < amount:
+        assert text != same_units(resource, amount, amount)
+
+
+def test_written_bytes() -> None:
+    """Free room of a node is rounded down, what somebody asks for is not changed."""
+    assert same_units("memory", written_amount("memory", 22_327_383_381), 96 * 2**30) == "20.79Gi"
+    assert same_units("memory", 96 * 2**30, 96 * 2**30) == "96Gi"

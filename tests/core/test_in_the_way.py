@@ -253,3 +253,13 @@ def test_a_pod_group_that_does_not_exist() -> None:
     assert answer.text == "PodGroup default/lost does not exist."
     assert answer.evidence == ["1 pod of it waits."]
     assert answer.next == "Create PodGroup default/lost, or let the pod name another one."
+
+
+def test_why_many_nodes_near_the_volume_do_not_take_the_pod() -> None:
+    """Every kind of reason with its nodes: the one that is cordoned is not among "others"."""
+    cordoned = zoned("d", "c")
+    cordoned["spec"] = {"unschedulable": True}
+    small = [zoned(f"c{at}", "c", "1") for at in range(3)]
+    there = (claim(volume="vol"), volume("vol", ZONE, "c", **REF), storage_class(), pod("p", "2", volumes=DATA))
+    answer = why("default/p", zoned("a", "a"), *small, cordoned, *there)
+    assert answer.evidence[0].endswith("=c can use: 3 nodes (Insufficient cpu), 1 node (were unschedulable).")

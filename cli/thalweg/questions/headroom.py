@@ -64,11 +64,12 @@ def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
         return
-    left = f"{counted(answer.waiting, 'waiting pod')} without a node in the plan"
+    left = answer.counts.sentence
     if not answer.tried:
         console.print(f"{left}; no new nodes were tried")
         return
-    console.print(f"{left}; new nodes may help {answer.more_nodes_help:,} of them")
+    apart = "; each line below is a way of its own" if len(answer.scale_ups) > 1 else ""
+    console.print(f"{left}; new nodes may help {answer.more_nodes_help:,} of them{apart}")
     if answer.scale_ups:
         rows = [
             (
@@ -99,7 +100,8 @@ def _worth(pods: float, amount: float, resource: str) -> str:
 
 def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
     if not unneeded.nodes:
-        console.print(f"no node was found that is worth nothing; {counted(unneeded.plans, 'plan')} made")
+        tried = f", by {counted(unneeded.plans, 'plan')}" if unneeded.plans else ""
+        console.print(f"no node was found that is worth nothing{tried}")
         return
     which = f"{counted(len(unneeded.nodes), 'node')} {'is' if len(unneeded.nodes) == 1 else 'are'} worth nothing now"
     console.print(f"{which}: {', '.join(unneeded.nodes)}", markup=False)

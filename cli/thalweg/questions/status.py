@@ -99,12 +99,17 @@ def policy_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
 
 
 def queue_rows(queues: list[QueueRow]) -> list[tuple[str, ...]]:
-    """A row for each queue."""
-    return [
-        (each.name, f"{each.used_share:.1%}", f"{each.fair_share:.1%}", f"{each.borrowed_share:.1%}",
-         f"{each.waiting:,}")
-        for each in queues
-    ]  # fmt: skip
+    """A row for each queue; where one has a mistake they say what is wrong, and one that has no share has none."""
+    rows: list[tuple[str, ...]] = []
+    wrong = any(each.problem for each in queues)
+    for queue in queues:
+        shares = (queue.used_share, queue.fair_share, queue.borrowed_share)
+        known = any(shares) or not queue.problem
+        remark = (queue.problem or "-",) if wrong else ()
+        rows.append(
+            (queue.name, *(f"{share:.1%}" if known else "-" for share in shares), f"{queue.waiting:,}", *remark)
+        )
+    return rows
 
 
 def short_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
@@ -159,7 +164,8 @@ def tables_of(answer: StatusAnswer, sort: str) -> Tables:
            each.queue or "-", each.why) for each in ([] if answer.pods else waiting)]),
         _placed(answer),
         (("WAIT FOR", "PODS"), short_rows(answer)),
-        (("QUEUE", "USED", "FAIR", "BORROWED", "PENDING"), queue_rows(answer.queues)),
+        (("QUEUE", "USED", "FAIR", "BORROWED", "PENDING", *(["MISTAKE"] if any(each.problem for each in answer.queues)
+                                                           else [])), queue_rows(answer.queues)),
         (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
         (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),
          [] if _is_planned_here(answer) else round_rows(answer)),

@@ -115,7 +115,10 @@ def answer_audit(scenario: Scenario, query: AuditQuery, context: AnswerContext) 
         unknown=unknown,
         not_judged=[NotJudged(key, reason.partition("\n")[0]) for key, reason in cluster.skipped.items()],
         counts=count_waiting(
-            scenario.cluster.pods, judged=[pod.key for pod in cluster.waiting], unplanned=cluster.skipped
+            scenario.cluster.pods,
+            placed=(room.pod.key for room in cluster.prepared.kept if not room.awaited),
+            judged=[pod.key for pod in cluster.waiting],
+            unplanned=[*cluster.skipped, *(room.pod.key for room in cluster.prepared.kept if room.awaited)],
         ),
         warnings=list(cluster.prepared.warnings),
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.amount_text import counted
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
@@ -22,6 +23,8 @@ from flowcore.rules.filters import Verdicts, run_filters
 
 #: Nodes that are named one by one.
 _FEW = 3
+#: Most reasons of other nodes; the nodes of the rest are counted.
+_MANY = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class UnplacedCase:
         return {nodes[row].name for row in np.flatnonzero(alone if alone.any() else own).tolist()}
 
     def reasons_of(self, rows: Int64s, *without: str) -> str:
-        """What keeps the pod from some nodes, by name where they are few: "n1 (Insufficient cpu)".
+        """What keeps the pod from some nodes, by name where they are few: "n1 (Insufficient cpu)", "5 nodes (...)".
 
         Args:
             without: names of filters that do not count.
@@ -124,11 +127,16 @@ class UnplacedCase:
         if len(why) <= _FEW:
             return listed([f"{nodes[row].name} ({text})" if text else nodes[row].name for row, text in why.items()])
         counts = Counter(text for text in why.values() if text)
-        return listed([f"{count} nodes with {text}" for text, count in counts.most_common()] or [f"{len(why)} nodes"])
+        texts = [f"{counted(count, 'node')} ({text})" for text, count in counts.most_common(_MANY)]
+        if more := counts.total() - sum(count for _, count in counts.most_common(_MANY)):
+            texts.append(f"{counted(more, 'node')} for other reasons")
+        return ", ".join(texts) or counted(len(why), "node")
 
     def _reason_of(self, row: int, without: tuple[str, ...]) -> str:
         for name, rejections in self.after.by_filter:
             reasons = [each.reason for each in rejections if each.nodes[row]] if name not in without else []
             if reasons:
-                return ", ".join(reasons) or self.after.table.nodes[row].problem
+                return (
+                    ", ".join(each.removeprefix("node(s) ") for each in reasons) or self.after.table.nodes[row].problem
+                )
         return ""

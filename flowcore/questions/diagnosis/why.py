@@ -113,7 +113,7 @@ def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Findi
         return Finding(
             WhyKind.HANDED_OVER,
             f"The plan has {room}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.{nobody}",
-            (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
+            (f"{pod.scheduler_name} says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
     if policy.delivery.acts and not policy.delivery.through_kube_scheduler:

@@ -20,6 +20,7 @@ class WaitingCounts(msgspec.Struct, frozen=True, rename="camel"):
         waiting: all of them, the sum of the others.
         placed: a plan gives them a node.
         left: a plan gives them none.
+        nominated: the room of their nominated node is kept until others have left it.
         gated: their scheduling gates are closed.
         deleting: they are being deleted.
         unplannable: no plan may place them for another reason, such as a claim that is not there.
@@ -31,6 +32,7 @@ class WaitingCounts(msgspec.Struct, frozen=True, rename="camel"):
     waiting: int = 0
     placed: int = 0
     left: int = 0
+    nominated: int = 0
     gated: int = 0
     deleting: int = 0
     unplannable: int = 0
@@ -93,7 +95,7 @@ def count_waiting(
         whose: such as " of namespace shop", if only some pods are counted.
     """
     counts = {"placed": _number(placed), "left": _number(left), "new": _number(new), "judged": _number(judged)}
-    counts |= dict.fromkeys(("gated", "deleting", "unplannable"), 0)
+    counts |= dict.fromkeys(("nominated", "gated", "deleting", "unplannable"), 0)
     for key in unplanned:
         counts[_state(pods.get(key))] += 1
     waiting = sum(counts.values())
@@ -109,8 +111,7 @@ def _state(pod: Pod | None) -> str:
         return "unplannable"
     if pod.deleting or pod.held_by_gates:
         return "deleting" if pod.deleting else "gated"
-    # The room of a nominated pod is kept.
-    return "left" if pod.nominated_node and not pod.skip_reason else "unplannable"
+    return "nominated" if pod.nominated_node and not pod.skip_reason else "unplannable"
 
 
 #: What is said of each count of more than one pod, and of one.
@@ -118,6 +119,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
     "placed": ("get a node", "gets a node"),
     "judged": ("can be judged", "can be judged"),
     "left": ("have none", "has none"),
+    "nominated": ("have room that is kept for them", "has room that is kept for it"),
     "new": ("wait for the next round", "waits for the next round"),
     "gated": ("are behind gates", "is behind gates"),
     "deleting": ("are being deleted", "is being deleted"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.model.amount_text import exact_amount, same_units
+from flowcore.model.amount_text import counted, same_units
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.proposals.compared_values import replaced_value
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
@@ -69,8 +69,8 @@ def sentence(
             verb = "gets" if len(others) == 1 else "get"
             parts.append(f"{_by_workload(others, outcome, context)} {verb} a node too")
     elif others := others_that_come(wanted, outcome):
-        count = "1 other pod comes" if len(others) == 1 else f"{len(others)} other pods come"
-        parts.append(f"{count} to the same nodes")
+        verb = "gets" if len(others) == 1 else "get"
+        parts.append(f"{counted(len(others), 'other pod')} {verb} a place there too")
     if outcome.loses:
         verb = "loses its place" if len(outcome.loses) == 1 else "lose their places"
         parts.append(f"{_by_workload(outcome.loses, outcome, context)} {verb}")
@@ -110,8 +110,8 @@ def _phrase(change: Change, pods: dict[str, Pod], gangs: GangRegistry, *, at_mos
         case DropPodRules():
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
         case HonorTaints():
-            counted = "count only nodes whose taints it tolerates (nodeTaintsPolicy: Honor)"
-            return f"{counted} in its topology spread by {change.topology_key}"
+            honored = "count only nodes whose taints it tolerates (nodeTaintsPolicy: Honor)"
+            return f"{honored} in its topology spread by {change.topology_key}"
         case ReplaceDeviceSelector():
             return _other_devices(change)
         case DropDeviceConstraint():
@@ -131,7 +131,7 @@ def _phrase(change: Change, pods: dict[str, Pod], gangs: GangRegistry, *, at_mos
         case RaiseCap():
             return f"raise maxPerDomain of constraint {change.constraint} of policy {change.policy} to {change.value}"
         case RaiseQueueLimit():
-            amount = exact_amount(change.resource, change.amount)
+            amount = same_units(change.resource, change.amount, change.amount)
             return f"raise the limit of FlowQueue {change.queue} to {amount} of {change.resource}"
         case Uncordon():
             return f"uncordon node {change.node}"

@@ -36,6 +36,7 @@ from flowcore.questions.scenario.reading.missing_objects import check_for_pods, 
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.waiting_counts import WaitingCounts, count_waiting
 from flowcore.rules.devices.pod_claims import named_claims
 
 #: Most pods that are tried at once.
@@ -125,6 +126,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         left_at_least: what the plan leaves, and every plan; None: it leaves none.
         unneeded: nodes that are worth nothing now; None: none was looked for.
         gang: new nodes for the gang; None: none was asked about.
+        counts: what becomes of the pods that wait.
     """
 
     fits: int | None
@@ -145,6 +147,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
     left_at_least: LeftAtLeast | None = None
     unneeded: UnneededNodes | None = None
     gang: GangNodes | None = None
+    counts: WaitingCounts = WaitingCounts()
 
 
 def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
@@ -202,6 +205,12 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         left_at_least=plan.result.left_at_least,
         unneeded=unneeded,
         gang=gang,
+        counts=count_waiting(
+            scenario.cluster.pods,
+            placed=(each.pod.key for each in plan.result.placements),
+            left=(each.pod.key for each in plan.result.unplaced),
+            unplanned=plan.skipped,
+        ),
     )
 
 

@@ -9,24 +9,34 @@ from flowcore.questions.scenario.alternatives.workload_changes import WorkloadCh
 
 
 def in_short(changes: Iterable[WorkloadChange]) -> str:
-    """The sum of changes: "16 pods move, 3 more wait, 3 more are evicted"; "" where no number differs."""
-    moved = waiting = evicted = pods = 0
+    """The sum of changes: "16 pods move, 3 more wait, 2 of them evicted"; "" where no number differs."""
+    moved = moved_before = waiting = evicted = pods = 0
     for change in changes:
         before, after = change.before, change.after
+        moved_before += before.moved
         moved += after.moved - before.moved
-        waiting += _waits(after) - _waits(before)
+        waiting += after.waiting - before.waiting
         evicted += after.evicted - before.evicted
         pods += after.pods - before.pods
     return ", ".join(
         text
         for text in (
-            _more(moved, "pod moves", "pods move", ""),
+            _more(moved, "pod moves", "pods move", "more " if moved_before else ""),
             _more(waiting, "waits", "wait"),
-            _more(evicted, "is evicted", "are evicted"),
+            _evicted(evicted, waiting),
             _more(pods, "pod is there", "pods are there"),
         )
         if text
     )
+
+
+def _evicted(evicted: int, waiting: int) -> str:
+    """Evicted pods are among those that wait."""
+    if 0 < evicted <= waiting:
+        return f"{evicted:,} of them evicted"
+    if waiting <= evicted < 0:
+        return f"{-evicted:,} fewer of them evicted"
+    return _more(evicted, "is evicted", "are evicted")
 
 
 def change_sentence(change: WorkloadChange) -> str:
@@ -52,11 +62,6 @@ def _parts(before: WorkloadCount, after: WorkloadCount) -> Iterator[str]:
         yield f"moved {before.moved:,} -> {after.moved:,}" if before.moved else f"{after.moved:,} moved"
     if before.evicted != after.evicted:
         yield f"evicted {before.evicted:,} -> {after.evicted:,}" if before.evicted else f"{after.evicted:,} evicted"
-
-
-def _waits(count: WorkloadCount) -> int:
-    """Pods that waited before the plan and have no node; evicted pods are listed apart."""
-    return count.waiting - count.evicted
 
 
 def _more(number: int, singular: str, several: str, more: str = "more ") -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.model.amount_text import written_amount
 from flowcore.model.constraint_limits import display_name
 from flowcore.model.constraints import Conflict, Exclusive
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
@@ -143,6 +144,7 @@ class LessRequested:
                 amount = max(0, min(asked, int(site.snapshot.free[site.node, column])))
             else:
                 amount = self._for_all(site, column, asked)
+        amount = written_amount(self.resource, amount)
         # A pod that gives a resource up altogether would not do its work.
         return [Request(key, self.resource, amount) for key in site.wanted.keys] if amount else []
 
