@@ -21,6 +21,10 @@ context = click.option("--context", metavar="NAME", shell_complete=completion.co
                        help="Context of the kubeconfig. Default: its current context.")  # fmt: skip
 output = click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
                       show_default=True, help="Output format.")  # fmt: skip
+listed = click.option("-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]), default="table",
+                      show_default=True,
+                      help="Output format. wide: all pods, as --pods. name: only names as `why` takes them, one a "
+                           "line.")  # fmt: skip
 all_namespaces = click.option("-A", "--all-namespaces", is_flag=True,
                               help="List the pods of all namespaces.")  # fmt: skip
 watch = click.option("-w", "--watch", is_flag=True,

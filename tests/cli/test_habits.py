@@ -172,3 +172,24 @@ def test_a_queue_with_a_mistake_says_which() -> None:
     assert row.split()[1:5] == ["-", "-", "-", "0"]
     assert row.endswith("spec.parent: there is no FlowQueue nowhere; create it")
     assert not any("MISTAKE" in line for line in lines(good))
+
+
+def test_names_alone_and_all_pods(dump: Path) -> None:
+    """``-o name`` is a name a line, as ``why`` takes it; ``-o wide`` is the table with all pods."""
+
+    def told(*words: str) -> list[str]:
+        done = thalweg(*words, "-f", str(dump))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    names = told("status", "-o", "name")
+    assert "job/batch/nightly" in names
+    assert set(names) <= set(told("plan", "-o", "name"))
+    assert told("why", names[0])
+    pods = told("status", "--pods", "-o", "name")
+    assert "pod/batch/nightly-0" in pods
+    assert set(pods) <= set(told("plan", "--pods", "-o", "name"))
+    assert told("why", "pod/batch/nightly-0")[0].startswith("batch/nightly-0: ")
+    for command in ("plan", "status"):
+        assert told(command, "-o", "wide") == told(command, "--pods")
+    assert "leave out -o name" in thalweg("plan", "--compare", "-o", "name", "-f", str(dump)).stderr

@@ -67,12 +67,14 @@ def test_devices_of_nodes(data: ViewData) -> None:
     assert [name for name in answer.resources if name.endswith("devices")] == [DEVICES]
 
 
-def test_only_so_many_drivers_are_told(data: ViewData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with the most devices. Of many placed pods the first ones are searched."""
-    monkeypatch.setattr(node_devices, "_MOST_PODS", 0)
-    assert nodes(data).resources[DEVICES].planned == [0, 0, 0]
+def test_only_so_many_drivers_are_told_one_by_one(data: ViewData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are one, and no device is left out. Of many placed pods the first ones are searched."""
     monkeypatch.setattr(device_use, "MOST_DRIVERS", 0)
-    assert DEVICES not in nodes(data).resources
+    resources = nodes(data).resources
+    assert DEVICES not in resources
+    assert resources["other drivers' devices"] == ResourceColumns("", [4, 3, 0], [2, 0, 0], [0, 3, 0])
+    monkeypatch.setattr(node_devices, "_MOST_PODS", 0)
+    assert nodes(data).resources["other drivers' devices"].planned == [0, 0, 0]
 
 
 def test_a_round_with_nodes_of_its_own(data: ViewData) -> None:

@@ -20,7 +20,7 @@ from thalweg.sources.source import SourceOptions
 @click.option("--nodes", is_flag=True,
               help="In -o json and yaml: the reason of every node for each pending pod. As large as pods times "
                    "nodes.")  # fmt: skip
-@options.output
+@options.listed
 @options.pods
 @click.option("-v", "--verbose", is_flag=True, help="Print the plan's cost too, and what is proven of it.")
 @options.watch
@@ -70,17 +70,23 @@ def plan(
     Examples:
       thalweg plan -f now.json
       thalweg plan -f now.json -f new-pods.yaml
+      thalweg plan -f now.json -o name
       thalweg plan -f now.json --compare
       thalweg plan -f now.json --reschedule
       thalweg dump | thalweg plan -f - -o json
       thalweg plan --context staging -n shop
       thalweg plan -A --policy observed -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+    pods = pods or output == "wide"
+    if compare and output == "name":
+        raise click.UsageError("--compare prints how many pods each way places, and no names: leave out -o name")
     if compare and pods:
-        raise click.UsageError("--compare prints how many pods each way places, and no list of them: leave out --pods")
+        raise click.UsageError(
+            "--compare prints how many pods each way places, and no list of them: leave out --pods and -o wide"
+        )
     if compare and policy:
         raise click.UsageError("--compare is of the whole cluster: leave out --policy")
-    if nodes and output == "table":
+    if nodes and output not in ("json", "yaml"):
         raise click.UsageError(
             "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD --nodes"
         )

@@ -11,7 +11,7 @@ from thalweg.sources.source import SourceOptions
 @click.command(short_help="Show what waits and why, policies, queues and rounds.")
 @options.source("Namespace of what is listed: pods, workloads, reasons and who leaves. Default: all.")
 @options.all_namespaces
-@options.output
+@options.listed
 @options.pods
 @options.watch
 def status(source: SourceOptions, output: str, *, all_namespaces: bool, pods: bool, watch: bool) -> None:
@@ -38,5 +38,5 @@ def status(source: SourceOptions, output: str, *, all_namespaces: bool, pods: bo
 
     from thalweg.questions.status_run import run_status
 
-    query = StatusQuery(pods, "" if all_namespaces else source.namespace)
+    query = StatusQuery(pods or output == "wide", "" if all_namespaces else source.namespace)
     run_status(source, query, output, watch=watch)

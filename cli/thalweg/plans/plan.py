@@ -33,7 +33,7 @@ from thalweg.plans.workload_tables import print_evictions_by_workload, print_wor
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
+from thalweg.terminal.tables import MAX_ROWS, print_names, print_table, print_truncated
 
 _INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
 
@@ -99,7 +99,7 @@ class Printed:
     """What is printed of a plan.
 
     Attributes:
-        output: "table", "json" or "yaml".
+        output: "table", "wide", "name", "json" or "yaml".
         watch: again whenever it changes.
         pods: all pods, not a line for each workload.
         verbose: the plan's cost and what is proven of it.
@@ -121,7 +121,9 @@ def run_plan(
         source,
         question(options),
         lambda namespace: PlanQuery("" if everywhere else namespace, policy),
-        partial(show, pods=printed.pods, verbose=printed.verbose),
+        partial(names, pods=printed.pods)
+        if printed.output == "name"
+        else partial(show, pods=printed.pods, verbose=printed.verbose),
         output=printed.output,
         watch=printed.watch,
     )
@@ -149,6 +151,16 @@ def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> No
     _show_observed(console, answer.observed)
     if verbose:
         console.print(_proof(answer), markup=False)
+
+
+def names(answer: PlanAnswer, *, pods: bool = False) -> None:
+    """Prints the names of what the tables of a plan list first."""
+    if pods:
+        print_names(
+            f"pod/{key}" for key in (*(each.pod for each in answer.placed), *(each.pod for each in answer.waiting))
+        )
+    else:
+        print_names(each.workload for each in answer.workloads if each.pods)
 
 
 def _show_pods(console: Console, answer: PlanAnswer) -> None:

@@ -20,7 +20,8 @@ from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from flowcore.questions.scenario.reading.moment import parse_moment
 from thalweg.sources.source import SourceOperation
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
+from thalweg.terminal.tables import MAX_ROWS, print_names, print_table, print_truncated
+from thalweg.terminal.telling import tell_note
 
 #: Orders of the waiting workloads, as the key s goes through them.
 _ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {
@@ -64,6 +65,17 @@ def show(answer: StatusAnswer) -> None:
         console.print()
         print_table(console, header, rows[:MAX_ROWS])
         print_truncated(console, len(rows))
+
+
+def names(answer: StatusAnswer) -> None:
+    """Prints the names of what waits: workloads, the longest first, or pods if these were asked for."""
+    if answer.pods:
+        print_names(f"pod/{each.pod}" for each in answer.pods)
+        return
+    waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[SORTS[0]])
+    print_names(each.workload for each in waiting)
+    if answer.workload_count > len(answer.workloads):
+        tell_note(f"only the first {len(answer.workloads):,} of {answer.workload_count:,} workloads are listed")
 
 
 def summary(answer: StatusAnswer) -> list[str]:

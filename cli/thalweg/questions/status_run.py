@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from thalweg_view.status import StatusAnswer, StatusQuery
 
-from thalweg.questions.status import QUESTION_OF_CLUSTER, QUESTION_OF_DUMP, SORTS, show, summary, tables_of
+from thalweg.questions.status import QUESTION_OF_CLUSTER, QUESTION_OF_DUMP, SORTS, names, show, summary, tables_of
 from thalweg.sources.asking import WATCH_INTERVAL, opened, run, tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
@@ -28,10 +28,10 @@ def run_status(source: SourceOptions, query: StatusQuery, output: str, *, watch:
     """Asks for the status and prints it; with ``watch`` on a terminal it is drawn until Ctrl-C or the key q."""
     console = stdout_console()
     asked = QUESTION_OF_DUMP if source.files else QUESTION_OF_CLUSTER
-    if watch and output == "table" and console.is_terminal and sys.stdin.isatty():
+    if watch and output in ("table", "wide") and console.is_terminal and sys.stdin.isatty():
         run(_draw(source, console, asked, query))
     else:
-        tell(source, asked, lambda _: query, show, output=output, watch=watch)
+        tell(source, asked, lambda _: query, names if output == "name" else show, output=output, watch=watch)
 
 
 async def _draw(

@@ -61,22 +61,23 @@ def tell(
         query: from the namespace of names without one to the query, or to several.
         show: prints an answer for people.
         output: ``json`` or ``yaml`` prints the answer so instead; of several queries an array of their answers.
+            Of ``name`` what ``show`` prints is all.
         watch: print again whenever the answer changes, until Ctrl-C.
     """
 
     def put(answers: Sequence[_Answer], *, again: bool) -> None:
         for answer in answers:
             warn(getattr(answer, "warnings", ()))
-        if output != "table":
+        if output in ("json", "yaml"):
             if again and output == "yaml":
                 click.echo("---")
             print_document(answers if len(answers) > 1 else answers[0], output)
             return
         for number, answer in enumerate(answers):
-            if number or again:
+            if (number or again) and output != "name":
                 click.echo()
             show(answer)
-            if not options.files and (now := getattr(answer, "now", "")):
+            if output != "name" and not options.files and (now := getattr(answer, "now", "")):
                 click.echo(f"as of {now}")
 
     async def ask() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -39,6 +40,12 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
 def _in_one_line(cell: str | Text) -> str:
     """A cell for a pipe. A Text may have lines of its own; in a text of others they are what others want to fake."""
     return printable(cell if isinstance(cell, str) else " ".join(str(cell).split("\n")))
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Prints names, a line each, all of them: they are for other programs."""
+    for name in names:
+        click.echo(printable(name))
 
 
 def print_truncated(console: Console, count: int) -> None:

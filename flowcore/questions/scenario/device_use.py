@@ -12,8 +12,9 @@ from flowcore.model.resource_claims import EXACT_COUNT, ClaimAllocation, ClaimRe
 from flowcore.model.resource_slices import DeviceId, PoolId, ResourceSlice
 from flowcore.rules.devices.device_index import DeviceIndex
 
-#: Most drivers that are counted: those with the most devices.
+#: Most drivers that are counted one by one: those with the most devices. The others are one.
 MOST_DRIVERS: Final = 16
+OTHER_DRIVERS: Final = "other drivers'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def devices_of(driver: str) -> str:
 
 
 def device_use(objects: DeviceObjects, takers: tuple[DeviceTaker, ...] = ()) -> dict[str, DeviceUse]:
-    """Devices by driver.
+    """Devices by driver; those of ``OTHER_DRIVERS`` together, if there are many drivers.
 
     Args:
         takers: planned pods, which take devices beside those that claims have.
@@ -67,8 +68,13 @@ def device_use(objects: DeviceObjects, takers: tuple[DeviceTaker, ...] = ()) -> 
         taken.update(device for allocation in planned.values() for device in _devices(allocation))
     for device in taken & node_of.keys():
         by_driver[device.driver].taken[node_of[device]] += 1
-    most = sorted(by_driver, key=lambda driver: (-by_driver[driver].published.total(), driver))[:MOST_DRIVERS]
-    return {driver: by_driver[driver] for driver in most}
+    drivers = sorted(by_driver, key=lambda driver: (-by_driver[driver].published.total(), driver))
+    uses = {driver: by_driver[driver] for driver in drivers[:MOST_DRIVERS]}
+    for driver in drivers[MOST_DRIVERS:]:
+        others = uses.setdefault(OTHER_DRIVERS, DeviceUse())
+        others.published.update(by_driver[driver].published)
+        others.taken.update(by_driver[driver].taken)
+    return uses
 
 
 def _newest(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:

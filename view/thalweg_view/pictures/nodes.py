@@ -55,7 +55,7 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
         labels: keys of labels that group the nodes, for ``by``.
         pods: numbers of pods that run there.
         resources: by name, those that any node offers. ``DRIVER devices`` are those in ResourceSlices of a driver that
-            the node alone reaches, of 16 drivers at most; used are those that claims have.
+            the node alone reaches, those of all but 16 drivers together; used are those that claims have.
     """
 
     names: list[str]
