@@ -90,6 +90,39 @@ def test_a_gang_keeps_rooms_for_all_of_its_pods_or_for_none(second: str) -> None
     assert [each["reason"] == TOLD for each in answer["pending"].values()].count(True) == (2 if second else 0)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_room_on_another_node_is_taken_at_once(members: int) -> None:
+    """kube-scheduler looks at all nodes where the nominated one has no room yet; a gang needs room for all."""
+    gang = {"annotations": {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": str(members)}}
+    pods = [nominated(f"g-{n}", "2", metadata=dict(gang)) for n in range(members)]
+    answer = plan_of(node("a"), node("b", "3"), OLD, *pods, small())
+    assert answer["evicted"] == {}
+    if members == 1:
+        assert answer["placements"].keys() == {"default/g-0", "default/small"}
+    else:
+        assert answer["placements"] == {"default/small": "b"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "Room on a is kept for default/big, until others have left there."),
+        ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "Port 80/TCP of a is held by default/big."),
+    ],
+)
+def test_why_names_the_pod_for_which_room_is_kept(more: Manifest, says: str) -> None:
+    """It is in the way of others; and whoever is given a higher priority takes its place."""
+    big, other = nominated(cpu="2" if more else "4"), small()
+    old = {**OLD, "spec": {**OLD["spec"], "containers": [dict(each) for each in OLD["spec"]["containers"]]}}
+    old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    for each in (big, other):
+        each["spec"]["containers"][0] |= more
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), old, big, other]})
+    told = " ".join(thalweg("why", "default/small", "-f", "-", stdin=dump).stdout.split())
+    assert says in told
+    assert "Give it priority 101, not 0: default/big loses its place." in told
+
+
 def test_other_answers_keep_it_too() -> None:
     """why, what-if, headroom and audit."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), OLD, nominated(), small()]})
@@ -103,7 +136,7 @@ def test_other_answers_keep_it_too() -> None:
     assert "Its room is on a, once default/old has left." in why
     assert "Never" not in why
     assert "once default/old has left" not in answer("why", "default/small")
-    assert "1 fewer waits" in answer("what-if", "--add-nodes", "1", "--like", "a")
+    assert "2 fewer wait" in answer("what-if", "--add-nodes", "1", "--like", "a")  # the nominated one goes there
     assert "default/small" in answer("headroom")
     assert "default/big" not in answer("headroom")
     assert "no plan runs any of them" in answer("audit")

@@ -202,9 +202,20 @@ def test_a_cordoned_node_is_uncordoned() -> None:
     assert changes(found)[0] == [Uncordon("a")]
 
 
-def test_no_state_of_a_node_is_tolerated() -> None:
-    """A node that is not ready is no place to go to: only a new node helps."""
-    broken = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
+@pytest.mark.parametrize(
+    "key",
+    [
+        "node.kubernetes.io/not-ready",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "ToBeDeletedByClusterAutoscaler",
+        "startup-taint.cluster-autoscaler.kubernetes.io/driver",
+        "karpenter.sh/disrupted",
+        "node.cilium.io/agent-not-ready",
+    ],
+)
+def test_no_state_of_a_node_is_tolerated(key: str) -> None:
+    """A node that is not ready, or that an autoscaler takes away, is no place to go to: only a new node helps."""
+    broken = Taint(key, "", "NoSchedule")
     assert changes(fixes(scenario(node("a", taints=(broken,)), pod("w")))) == [[AddNodes(1, "a")]]
 
 

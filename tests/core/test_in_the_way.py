@@ -263,3 +263,33 @@ def test_why_many_nodes_near_the_volume_do_not_take_the_pod() -> None:
     there = (claim(volume="vol"), volume("vol", ZONE, "c", **REF), storage_class(), pod("p", "2", volumes=DATA))
     answer = why("default/p", zoned("a", "a"), *small, cordoned, *there)
     assert answer.evidence[0].endswith("=c can use: 3 nodes (Insufficient cpu), 1 node (were unschedulable).")
+
+
+@pytest.mark.parametrize("users", [(), ("old",)])
+def test_a_claim_that_is_being_deleted(users: tuple[str, ...]) -> None:
+    """No node helps; a pod that runs with it keeps it from going."""
+    data = claim(volume="vol", deletionTimestamp="2026-11-20T09:00:00Z", finalizers=["kubernetes.io/pvc-protection"])
+    there = [pod(name, "1", nodeName="a", volumes=DATA, status=RUNS) for name in users]
+    storage = (data, volume("vol", **REF), storage_class())
+    answer = why("default/p", node("a"), *there, *storage, pod("p", "1", volumes=DATA))
+    says = "PersistentVolumeClaim default/data is being deleted"
+    assert answer.evidence[0] == (f"{says}; default/old uses it." if users else f"{says}.")
+    assert answer.next == "Wait until PersistentVolumeClaim default/data is gone, and create it anew."
+    assert not answer.fixes
+
+
+def test_a_claim_that_lost_its_volume() -> None:
+    """Its phase says so, also where the files have no volume at all."""
+    lost = claim(volume="gone") | {"status": {"phase": "Lost"}}
+    answer = why("default/p", node("a"), lost, storage_class(), pod("p", "1", volumes=DATA))
+    says = "PersistentVolume gone, which PersistentVolumeClaim default/data is bound to, does not exist."
+    assert answer.evidence[0] == says
+    assert answer.next == "Restore the volume, or create the claim anew."
+    assert not answer.fixes
+
+
+def test_a_claim_of_another_pod() -> None:
+    """That of a generic ephemeral volume which somebody else made: no node helps."""
+    ephemeral = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim()["spec"]}}}]
+    answer = why("default/p", node("a"), claim("p-data"), storage_class(), pod("p", "1", volumes=ephemeral))
+    assert answer.next == "Mend its volume claims."

@@ -95,7 +95,7 @@ class UnplacedCase:
 
     @cached_property
     def occupants(self) -> tuple[Occupant, ...]:
-        """The pods on nodes that are known, after the plan."""
+        """The pods on nodes that are known, after the plan, and those for which room is kept there."""
         result = self.plan.result
         gone = {each.pod.key: each.to for each in result.evictions if not each.gain}
         cluster = self.scenario.cluster
@@ -104,7 +104,11 @@ class UnplacedCase:
             for pod in self.scenario.running()
         ]
         come = [Occupant(each.pod.key, each.node, each.pod.pod_class, each.pod.signature) for each in result.placements]
-        return tuple(each for each in (*stay, *come) if each.node in result.after.table.index)
+        kept = [
+            Occupant(key, room.node, cluster.pods[key].pod_class, cluster.counted_signature(cluster.pods[key]))
+            for key, room in self.plan.awaiting.items()
+        ]
+        return tuple(each for each in (*stay, *come, *kept) if each.node in result.after.table.index)
 
     def most_open_nodes(self, name: str) -> set[str]:
         """The nodes that a filter rejects and nothing else does; where there are none, all that it rejects."""

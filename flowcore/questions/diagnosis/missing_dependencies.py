@@ -46,7 +46,9 @@ def _missing_storage(scenario: Scenario, pod: Pod, context: AnswerContext) -> It
             step = f"Create PersistentVolumeClaim {volume.name} in namespace {volume.namespace}."
             yield MissingObject(f"{shown} does not exist.", step)
         elif claim.volume_name:
-            if PersistentVolume in kinds and ("PersistentVolume", "", claim.volume_name) not in objects:
+            # Where no volume is known, the claim's phase says it.
+            known = PersistentVolume in kinds and ("PersistentVolume", "", claim.volume_name) not in objects
+            if claim.lost or known:
                 text = f"PersistentVolume {claim.volume_name}, which {shown} is bound to, does not exist."
                 yield MissingObject(text, "Restore the volume, or create the claim anew.")
         elif claim.storage_class and StorageClass in kinds and claim.storage_class not in classes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 
 from flowcore.questions.diagnosis.evidence.amounts import amounts
+from flowcore.questions.diagnosis.evidence.kept_rooms import kept_rooms
 from flowcore.questions.diagnosis.evidence.ports import ports
 from flowcore.questions.diagnosis.evidence.rules_between_pods import rules_between_pods
 from flowcore.questions.diagnosis.evidence.skew import skew
@@ -35,7 +36,7 @@ _SENTENCES: Mapping[str, Callable[[UnplacedCase], Iterator[str]]] = {
     inter_pod_affinity.NAME: rules_between_pods,
     pod_topology_spread.NAME: skew,
     node_volume_limits.NAME: attached_volumes,
-    node_resources_fit.NAME: amounts,
+    node_resources_fit.NAME: lambda pod: chain(amounts(pod), kept_rooms(pod)),
 }
 
 

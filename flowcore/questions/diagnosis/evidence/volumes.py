@@ -20,7 +20,7 @@ from flowcore.model.volumes import (
     StorageClass,
 )
 from flowcore.questions.diagnosis.finding import UnplacedCase
-from flowcore.questions.diagnosis.lists import listed
+from flowcore.questions.diagnosis.lists import listed, listed_pods
 from flowcore.rules.filters import node_volume_limits, volume_binding, volume_restrictions, volume_zone
 
 _VOLUME_FILTERS = (volume_binding.NAME, volume_zone.NAME)
@@ -35,7 +35,9 @@ def claims(pod: UnplacedCase) -> Iterator[str]:
         if claim is None:
             continue
         volume = storage.volumes.get(claim.volume_name)
-        if claim.bound:
+        if claim.deleting:
+            yield f"{_name(claim)} is being deleted{_in_use(pod, claim)}."
+        elif claim.bound:
             if volume is not None and (text := _bound(pod, claim, volume)):
                 yield text
         elif claim.selected_node is not None:
@@ -54,10 +56,15 @@ def waits_for_provisioner(pod: UnplacedCase, claim: Claim) -> bool:
 
 
 def step_for_claims(pod: UnplacedCase) -> str:
-    """What to do about a claim that no node helps: it has no volume yet, or has chosen its node; "": there is none."""
-    storage = pod.plan.before.storage
-    for source in pod.unplaced.pod.pod_class.volumes:
+    """What to do about claims that no node helps; "": there is none.
+
+    A claim has no volume yet, has chosen its node, is being deleted, or cannot be used.
+    """
+    storage, volumes = pod.plan.before.storage, pod.unplaced.pod.pod_class.volumes
+    for source in volumes:
         claim = storage.claims.get(source.key) if isinstance(source, ClaimVolume) else None
+        if claim is not None and claim.deleting:
+            return f"Wait until {_name(claim)} is gone, and create it anew."
         if claim is None or claim.bound:
             continue
         if claim.selected_node is not None:
@@ -69,7 +76,7 @@ def step_for_claims(pod: UnplacedCase) -> str:
             continue
         if not _suiting(_of_class(pod, claim), claim):
             return f"Make a PersistentVolume of class {claim.storage_class} that suits {_name(claim)}."
-    return ""
+    return "Mend its volume claims." if volume_binding.prefilter_reason(volumes, storage) else ""
 
 
 def used_volumes(pod: UnplacedCase) -> Iterator[str]:
@@ -113,6 +120,17 @@ def _bound(pod: UnplacedCase, claim: Claim, volume: PersistentVolume) -> str:
     if not near.any():
         return f"{text}; there is none."
     return f"{text}: {pod.reasons_of(np.flatnonzero(near), *_VOLUME_FILTERS)}."
+
+
+def _in_use(pod: UnplacedCase, claim: Claim) -> str:
+    """Which pods on nodes use a claim: it stays as long as they do."""
+    key = (claim.namespace, claim.name)
+    users = [
+        each.key
+        for each in pod.occupants
+        if any((used.namespace, used.name) == key for used in volume_restrictions.named_claims(each.pod_class.volumes))
+    ]
+    return f"; {listed_pods(users, pod.context)} {'uses' if len(users) == 1 else 'use'} it" if users else ""
 
 
 def _selected(pod: UnplacedCase, claim: Claim, node: str) -> str:

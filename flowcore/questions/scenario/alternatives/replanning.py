@@ -68,7 +68,7 @@ class Replanning:
         self._nodes = frozenset(scenario.cluster.nodes)
         self._waiting = list(scenario.cluster.waiting)
         self._running = {pod.key: pod.node_name for pod in scenario.running()}
-        self._held = nodes_held(scenario, plan)
+        self._held = _nodes_meant(scenario, plan)
         self._all = _with_waiting(scenario, self._held)
         self._workloads = {key: workload_of(scenario.cluster.pods[key]) for key in self._all}
         self._known: dict[bytes, PlanDifference] = {}
@@ -82,7 +82,7 @@ class Replanning:
             return None
         self.left -= 1
         with planned_with(self._scenario, changes, self._context) as (plan, _):
-            held = nodes_held(self._scenario, plan)
+            held = _nodes_meant(self._scenario, plan)
             nodes = _with_waiting(self._scenario, held)
             workloads = self._workloads | {
                 name: workload_of(self._scenario.cluster.pods[name]) for name in nodes if name not in self._workloads
@@ -136,6 +136,11 @@ def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]
     """The node of each pod that has one or wants one; "": it waits. Pods that are being deleted have no say."""
     pods = (pod for pod in scenario.cluster.pods.values() if not pod.terminal and not pod.deleting)
     return {pod.key: held.get(pod.key, "") for pod in pods}
+
+
+def _nodes_meant(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:
+    """``nodes_held``, and the nodes on which room is kept for nominated pods."""
+    return nodes_held(scenario, plan) | {key: room.node for key, room in plan.awaiting.items()}
 
 
 def nodes_held(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:

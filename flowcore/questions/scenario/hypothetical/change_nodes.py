@@ -21,8 +21,17 @@ from flowcore.questions.scenario.hypothetical.changes import AddNodes, FailDomai
 from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.reading.edits import Edits
 
-#: Taints of these keys are states that the node controller reports, and no property of a new node.
-_STATE_TAINTS = "node.kubernetes.io/"
+#: Taints whose keys begin so say what state a node is in: a new node has none, and nobody tolerates them for one pod.
+#: They are of the node controller, the cloud's, those of autoscalers (for nodes that come or go), and of Cilium.
+STATE_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+    *(f"{word}-taint.cluster-autoscaler.kubernetes.io/" for word in ("ignore", "startup", "status")),
+    "karpenter.sh/",
+    "node.cilium.io/",
+)
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 #: Labels that ``FailDomain`` may name by their last word.
 _SHORT_LABELS = {each: f"topology.kubernetes.io/{each}" for each in ("zone", "region")}
@@ -149,7 +158,7 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
 def as_new(like: Node, name: str) -> Node:
     """A new node of the same shape: sound, schedulable, with its own name."""
     labels: Labels = tuple((key, name if key == HOSTNAME else value) for key, value in like.labels)
-    taints = tuple(taint for taint in like.taints if not taint.key.startswith(_STATE_TAINTS))
+    taints = tuple(taint for taint in like.taints if not taint.key.startswith(STATE_TAINTS))
     return msgspec.structs.replace(
         like,
         name=name,

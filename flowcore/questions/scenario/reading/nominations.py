@@ -122,11 +122,23 @@ class _Rooms:
                     break
             else:
                 return
+        if any(room.awaited for room in kept) and self._fit_elsewhere(pending):
+            return
         self._later, self._awaited = later, awaited
         self.kept += kept
         self._now = with_kept_rooms(self._before, self.kept)
         for coming, row in self._coming:
             self._now = _with_room(self._now, coming, row)
+
+    def _fit_elsewhere(self, pending: Sequence[PendingPod]) -> bool:
+        """Whether all have room now, one after the other: kube-scheduler looks at the other nodes then."""
+        now = self._now
+        for pod in pending:
+            fits = run_filters(pod.pod_class, now, pod.signature).fits
+            if not fits.any():
+                return False
+            now = _with_room(now, pod, int(np.argmax(fits)))
+        return True
 
     def come(self, pod: PendingPod, avoided: Iterable[str]) -> None:
         """A more urgent pod takes what is free, elsewhere than on some nodes where that is possible."""

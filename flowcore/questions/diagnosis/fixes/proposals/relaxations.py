@@ -24,6 +24,7 @@ from flowcore.model.pods import Pod, Toleration
 from flowcore.questions.diagnosis.fixes.proposals.closed_pools import asked_devices, is_closed
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Wanted
 from flowcore.questions.diagnosis.near_labels import missing_labels
+from flowcore.questions.scenario.hypothetical.change_nodes import STATE_TAINTS
 from flowcore.questions.scenario.hypothetical.changed_pods import changed
 from flowcore.questions.scenario.hypothetical.changes import (
     Change,
@@ -42,8 +43,6 @@ from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import UNLIMITED, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
 
-#: Taints of these keys say what state a node is in: nobody should tolerate them for one pod.
-_STATE_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
 #: Most taints that are tried, and most nodes that one fix changes.
@@ -300,7 +299,7 @@ def _taints(pod: Pod, snapshot: Snapshot) -> Sequence[Taint]:
     nodes: dict[Taint, int] = {}
     for taints, count in zip(table.taint_sets, counts, strict=True):
         for taint in taints:
-            wanted = taint.effect in _HARD and not taint.key.startswith(_STATE_TAINTS)
+            wanted = taint.effect in _HARD and not taint.key.startswith(STATE_TAINTS)
             if wanted and count and not tolerates(pod.pod_class.tolerations, taint):
                 nodes[taint] = nodes.get(taint, 0) + count
     commonest = sorted(nodes, key=lambda taint: (-nodes[taint], taint.key, taint.value, taint.effect))[:_MAX_TAINTS]
