@@ -293,3 +293,14 @@ def test_a_claim_of_another_pod() -> None:
     ephemeral = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim()["spec"]}}}]
     answer = why("default/p", node("a"), claim("p-data"), storage_class(), pod("p", "1", volumes=ephemeral))
     assert answer.next == "Mend its volume claims."
+
+
+def test_volumes_in_two_zones() -> None:
+    """Both are named, and no node is asked for: none can be in two zones."""
+    both = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "log")]
+    ref = {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "log", "uid": "log"}}
+    there = (claim(volume="v"), volume("v", ZONE, "a", **REF), claim("log", volume="w"), volume("w", ZONE, "b", **ref))
+    answer = why("default/p", zoned("a", "a"), zoned("b", "b"), *there, storage_class(), pod("p", "1", volumes=both))
+    assert [each.split(" can use: ")[1] for each in answer.evidence[:2]] == ["a.", "b."]
+    assert answer.next == "Bring its volumes together: no node can use all of them."
+    assert not answer.fixes

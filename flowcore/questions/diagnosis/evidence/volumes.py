@@ -76,7 +76,14 @@ def step_for_claims(pod: UnplacedCase) -> str:
             continue
         if not _suiting(_of_class(pod, claim), claim):
             return f"Make a PersistentVolume of class {claim.storage_class} that suits {_name(claim)}."
-    return "Mend its volume claims." if volume_binding.prefilter_reason(volumes, storage) else ""
+    if volume_binding.prefilter_reason(volumes, storage):
+        return "Mend its volume claims."
+    named = [storage.claims[each.key] for each in volumes if isinstance(each, ClaimVolume)]
+    bound = [storage.volumes[each.volume_name] for each in named if each.volume_name in storage.volumes]
+    reached = [volume_binding.reach(each.affinity, pod.after.table) for each in bound]
+    if all(each.any() for each in reached) and reached and not np.logical_and.reduce(reached).any():
+        return "Bring its volumes together: no node can use all of them."
+    return ""
 
 
 def used_volumes(pod: UnplacedCase) -> Iterator[str]:
