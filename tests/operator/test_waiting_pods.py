@@ -43,6 +43,7 @@ class Case:
         self.events: list[dict[str, Any]] = []
         self.script: list[Any] = []
         self.node = ""
+        self.fails = ""
         self.app = web.Application()
         self.app.router.add_patch("/api/v1/namespaces/ns/pods/{name}/status", self._patch)
         self.app.router.add_post("/api/v1/namespaces/ns/events", self._event)
@@ -52,6 +53,8 @@ class Case:
             return await self.script.pop(0)(request)
         body = await request.json()
         name = request.match_info["name"]
+        if self.fails and name.startswith(self.fails):
+            return web.json_response({"message": "a webhook fails"}, status=500)
         self.patches.append((name, body["status"]["conditions"][0]))
         known = self.state.pods.get(f"ns/{name}")
         if known is not None and not self.node:
@@ -137,6 +140,16 @@ async def test_a_namespace_with_many_leaves_room_in_line(case: tuple[Case, Condi
         told.put(WriteCondition(pod(f"p{number}"), "no room", "Unschedulable", after=0.0))
     first, again = told._due()
     assert (len(first), again) == (module._IN_LINE, [])
+
+
+async def test_pods_that_cannot_be_told_hold_up_no_others(case: tuple[Case, ConditionWriter]) -> None:
+    """A webhook fails for as many pods of a namespace as may stand in line: others come in line all the same."""
+    made, told = case
+    made.fails = "p"
+    for name in [*(f"p{number}" for number in range(module._IN_LINE)), "fine"]:
+        made.state.upsert_pod(pod(name))
+        told.put(WriteCondition(pod(name), "no room", "Unschedulable", after=0.0))
+    await until(lambda: "ns/fine" in told._sending, 10, lambda: "a pod in line")
 
 
 async def test_placed_meanwhile(case: tuple[Case, ConditionWriter]) -> None:

@@ -35,7 +35,7 @@ from thalweg_operator.shell import Shell
 _log = structlog.get_logger()
 #: Seconds between two looks at what is due.
 _LOOK_EVERY = 0.05
-#: Reasons of a namespace in line at once.
+#: Reasons of a namespace in line at once that were not tried yet: those that fail hold up no others.
 _IN_LINE = 64
 #: A reason that keeps changing is rewritten this often at most.
 _REWRITE_INTERVAL = 10.0
@@ -158,7 +158,7 @@ class ConditionWriter:
                 key: written for key, written in self._written.items() if key in self._shell.cluster.waiting
             }
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
-        in_line = Counter(key.partition("/")[0] for key in self._sending)
+        in_line = Counter(key.partition("/")[0] for key in self._sending if key not in self._written)
         first: list[str] = []
         again: list[tuple[int, str]] = []
         for key, wanted in self._wanted.items():
