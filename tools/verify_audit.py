@@ -618,6 +618,9 @@ def by_moves(steps: Sequence[Object]) -> str:
 def outcome(finding: Object, steps: Sequence[Object], does: str) -> str:
     """What the plan does to some of what is counted, and what no plan does."""
     gained, most, now = finding["atLeast"], finding["atMost"], finding["now"]
+    if now == 1:
+        unsure = f"no plan was found that {does} it; whether one does is not known" if most else f"no plan {does} it"
+        return f"a plan {does} it{by_moves(steps)}" if gained else unsure
     if not most:
         return f"no plan {does} any of them"
     plan = (

@@ -139,7 +139,7 @@ def test_other_answers_keep_it_too() -> None:
     assert "2 fewer wait" in answer("what-if", "--add-nodes", "1", "--like", "a")  # the nominated one goes there
     assert "default/small" in answer("headroom")
     assert "default/big" not in answer("headroom")
-    assert "no plan runs any of them" in answer("audit")
+    assert "1 pod waits; no plan runs it." in answer("audit")
 
 
 def test_counts_are_the_same_in_all_commands() -> None:

@@ -8,6 +8,7 @@ import pytest
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import OBSERVED, Delivery, Policy, Selects
+from flowcore.questions.audit.sentences import plan_words
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.waiting_counts import count_leaving, count_waiting, ungoverned_pods, whose
 
@@ -98,3 +99,18 @@ def test_whose_the_pods_are() -> None:
     assert ungoverned_pods(scenario, ["shop/p"]).pods == 0
     scenario.policies = {OBSERVED.name: OBSERVED}
     assert ungoverned_pods(scenario, ["shop/p"]).schedulers == ["default-scheduler"]
+
+
+@pytest.mark.parametrize(
+    ("number", "at_most", "now", "words"),
+    [
+        (0, 0, 1, "no plan runs it"),
+        (0, 1, 1, "no plan was found that runs it; whether one does is not known"),
+        (1, 1, 1, "a plan runs it"),
+        (0, 0, 2, "no plan runs any of them"),
+        (1, 1, 2, "a plan runs 1 of them; no plan runs more"),
+    ],
+)
+def test_an_audit_speaks_of_one_pod_as_one(number: int, at_most: int, now: int, words: str) -> None:
+    """Never "any of them" of a single one."""
+    assert plan_words(number, at_most, now, [], "runs") == words

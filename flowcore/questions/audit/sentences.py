@@ -31,8 +31,13 @@ def plan_words(number: int, at_most: int, now: int, steps: Sequence[WitnessStep]
     Args:
         number: to how many the plan at hand does it.
         at_most: no plan does it to more.
+        now: how many there are.
         does: such as "runs".
     """
+    if now == 1:
+        if number:
+            return f"a plan {does} it{steps_words(steps)}"
+        return f"no plan was found that {does} it; whether one does is not known" if at_most else f"no plan {does} it"
     if not at_most:
         return f"no plan {does} any of them"
     here = f"no plan was found that {does} any of them"
