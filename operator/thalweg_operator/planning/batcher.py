@@ -49,6 +49,11 @@ class Batcher:
         #: When room came free that a waiting pod fits; None: none did.
         self._room_since: float | None = None
 
+    @property
+    def has_room(self) -> bool:
+        """Whether room came free since the last round that a waiting pod fits."""
+        return self._room_since is not None
+
     def round_ended(self, seconds: float, pods: int, placed: int) -> None:
         """A round ended just now.
 

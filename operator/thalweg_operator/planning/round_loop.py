@@ -193,8 +193,9 @@ class RoundLoop:
 
     def request(self, effect: RequestRound) -> None:
         """Asks for a round. Room that came free is no haste unless a pod that the last round left fits there."""
-        left = islice(self._left.values(), _MOST_CLASSES)
-        room = bool(effect.freed) and self._what_helps.fits_any(left, effect.freed)
+        room = bool(effect.freed) and not self._batcher.has_room
+        if room:
+            room = self._what_helps.fits_any(islice(self._left.values(), _MOST_CLASSES), effect.freed)
         self._batcher.trigger(at_once=effect.at_once, asked=effect.asked, room=room)
 
     def record_next_round(self, folder: Path) -> None:
