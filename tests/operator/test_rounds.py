@@ -180,21 +180,26 @@ async def test_what_fits_is_bound_and_the_rest_is_told(case: Case) -> None:
     assert not set(case.ear.bound) & set(case.ear.told)
 
 
-async def test_room_that_comes_free_is_given_without_a_window(case: Case) -> None:
+def test_room_that_comes_free_is_given_without_a_window() -> None:
     """The window of other changes never ends here. Room that no pod fits starts no round."""
-    case.node()
-    case.pod("large", node_name="n", usage=(("cpu", 800),), scheduler_name="x")
-    case.pod("small", node_name="n", usage=(("cpu", 100),), scheduler_name="x")
-    case.pod("p")
-    await told(case, "ns/p", "0/1 nodes")
-    case.batcher._idle_window = case.batcher._max_window = 1000.0
-    await asyncio.sleep(0.1)  # a window that has begun ends
-    planned = len(case.worker.requests)
-    case.state.delete_pod("ns/small")
-    await asyncio.sleep(0.1)
-    assert len(case.worker.requests) == planned
-    case.state.delete_pod("ns/large")
-    await bound(case, "ns/p")
+
+    async def give() -> None:
+        async with running() as case:
+            case.node()
+            case.pod("large", node_name="n", usage=(("cpu", 800),), scheduler_name="x")
+            case.pod("small", node_name="n", usage=(("cpu", 100),), scheduler_name="x")
+            case.pod("p")
+            await told(case, "ns/p", "0/1 nodes")
+            case.batcher._idle_window = case.batcher._max_window = 1000.0
+            await asyncio.sleep(0.1)  # a window that has begun ends
+            planned = len(case.worker.requests)
+            case.state.delete_pod("ns/small")
+            await asyncio.sleep(0.1)
+            assert len(case.worker.requests) == planned
+            case.state.delete_pod("ns/large")
+            await bound(case, "ns/p")
+
+    virtual_time.run(give())
 
 
 async def test_bindings_leave_before_reports(case: Case) -> None:
