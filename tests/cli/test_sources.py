@@ -344,7 +344,7 @@ def test_completion_for_kubectl() -> None:
     assert directive == ":4"
     *found, directive, _ = completions("plan", "--all")
     assert [line.split("\t")[0] for line in found] == ["--all-namespaces"]
-    assert [*completions("plan", "-o", "")][:4] == ["table", "json", "yaml", ":4"]
+    assert [*completions("plan", "-o", "")][:6] == ["table", "wide", "name", "json", "yaml", ":4"]
     assert completions("plan", "--kubeconfig", "")[-2] == ":0"
     assert completions("to") == [":4", ""]  # an old name
 

@@ -61,8 +61,13 @@ async def test_bind(scene: ClusterScenario) -> None:
     await scene.create("impossible", scheduler=SCHEDULER_NAME, nodeSelector={"disk": "tape"})
     assert await scene.node_of("picky") == "b"
     await scene.reason_of("impossible", "0/2 nodes are available", "node affinity/selector")
-    await until(lambda: scene.events_of("picky"), 30, lambda: "the Event")
-    (event,) = await scene.events_of("picky")
+
+    async def bound() -> list[dict[str, Any]]:
+        """Its Events but those of a moment in which its node was not ready."""
+        return [each for each in await scene.events_of("picky") if each["reason"] == "Scheduled"]
+
+    await until(bound, 30, lambda: "the Event")
+    (event,) = await bound()
     assert event["message"] == f"Successfully assigned {scene.namespace}/picky to b"
 
 
@@ -122,7 +127,12 @@ async def test_move(scene: ClusterScenario, scheduler: str) -> None:
     replaced = await count(scene.operator, "thalweg_moves_total", "replaced")
     await scene.create("large", "4", scheduler=scheduler, nodeSelector={ON: "a"})
     assert await scene.node_of("large") == "a"
-    (replacement,) = {each["metadata"]["name"] for each in await scene.pods()} - {"large"}
+
+    async def others() -> set[str]:
+        return {each["metadata"]["name"] for each in await scene.pods()} - {"large"}
+
+    await until(others, 30, lambda: "the replacement")
+    (replacement,) = await others()
     assert replacement != moved["metadata"]["name"]
     assert await scene.node_of(replacement) == "b"
     assert await count(scene.operator, "thalweg_moves_total", "replaced") == replaced + 1

@@ -37,8 +37,9 @@ _log = structlog.get_logger()
 _LOOK_EVERY = 0.05
 #: Reasons of a namespace in line at once that were not tried yet: those that fail hold up no others.
 _IN_LINE = 64
-#: A reason that keeps changing is rewritten this often at most.
-_REWRITE_INTERVAL = 10.0
+#: A reason that keeps changing is rewritten this often at most. The first one, which is told at once, may be that of a
+#: moment, such as a claim that its controller is about to make: the next one comes soon.
+_REWRITE_INTERVAL, _SECOND_AFTER = 10.0, 1.0
 #: Requests in flight at once.
 _CONCURRENCY = 8
 _BACKOFF = Backoff(first=1.0, longest=30.0)
@@ -72,11 +73,16 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The last write about a pod; ``event_only``: its condition does not show the reason."""
+    """The last write about a pod.
+
+    Attributes:
+        next_from: when the next one may come.
+        event_only: its condition does not show the reason.
+    """
 
     uid: str
     reason: str
-    when: float
+    next_from: float
     event_only: bool
 
 
@@ -119,7 +125,7 @@ class ConditionWriter:
             written = None
         due = self._clock() + effect.after
         if written is not None:
-            due = max(due, written.when + _REWRITE_INTERVAL)
+            due = max(due, written.next_from)
         if wanted is not None and wanted.uid == pod.uid:
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, min(due, wanted.due), steered)
         elif not _is_told(pod, effect) and (
@@ -218,7 +224,10 @@ class ConditionWriter:
         return Finished.ANSWERED
 
     def _mark_written(self, pod: Pod, wanted: _Wanted, *, event_only: bool) -> None:
-        self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock(), event_only)
+        before = self._written.get(pod.key)
+        is_first = before is None or before.uid != pod.uid
+        next_from = self._clock() + (_SECOND_AFTER if is_first else _REWRITE_INTERVAL)
+        self._written[pod.key] = _Written(pod.uid, wanted.reason, next_from, event_only)
 
     async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
         """Writes a condition. Returns whether the pod has a node."""

@@ -50,7 +50,7 @@ class Batcher:
         self._room_since: float | None = None
 
     @property
-    def has_room(self) -> bool:
+    def fits_known(self) -> bool:
         """Whether room came free since the last round that a waiting pod fits."""
         return self._room_since is not None
 
