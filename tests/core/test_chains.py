@@ -33,7 +33,7 @@ from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
-DRAWS, ALLOWED = 200 if is_quick() else 1_000, 0.02
+DRAWS, ALLOWED = 100 if is_quick() else 1_000, 0.02
 
 
 def moving(**limits: int) -> Policy:

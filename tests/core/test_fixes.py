@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.profiles import examples
+from support.profiles import examples, is_quick
 from support.small_fixes import CONTROL_PLANE, CPU_STEP, NOW, cheapest, draw_ruled_scenario, draw_scenario
 
 from flowcore.cluster.cluster import Cluster
@@ -134,7 +134,7 @@ def test_every_fix_places_the_pod_and_names_exactly_who_loses(draw: Callable[[in
 def test_the_cheapest_fix_is_mostly_found() -> None:
     """Every single change of some clusters is planned: nine times in ten no change is cheaper than the first fix."""
     cheaper, pods = [], 0
-    for seed in range(20):
+    for seed in range(6 if is_quick() else 20):
         this = draw_scenario(seed)
         plan = plan_scenario(this, NOW)
         for unplaced in plan.result.unplaced[:1]:
@@ -146,7 +146,7 @@ def test_the_cheapest_fix_is_mostly_found() -> None:
             found = find_fixes(this, plan, [waiting.key], CONTEXT)
             if not found or truth[0] < ranked(this, plan, waiting, found[0].change):
                 cheaper.append((seed, truth))
-    assert pods >= 5
+    assert pods >= (2 if is_quick() else 5)
     assert len(cheaper) <= max(1, pods // 10), cheaper
 
 

@@ -10,7 +10,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.questions.scenario import ScenarioPlan, plan_scenario
 
 #: Each about 0.1 s.
-DRAWS = 12 if is_quick() else 700
+DRAWS = 6 if is_quick() else 700
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ _size = st.sampled_from([(100, 1), (200, 4), (300, 2), (500, 8), (700, 1)])
 _crowd = st.lists(st.tuples(st.sampled_from(NAMES), _size), min_size=8, max_size=16)
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10, quick=3), deadline=None)
 @given(_crowd, st.integers(1, 2), _penalties)
 def test_a_penalty_keeps_no_pod_out_of_a_crowded_round(
     crowd: list[tuple[str, tuple[int, int]]], nodes: int, penalties: list[list[int]]

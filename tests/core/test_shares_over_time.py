@@ -99,7 +99,7 @@ def random_arrivals(rounds: int, seed: int) -> SharedCluster:
     return cluster
 
 
-@pytest.mark.parametrize("rounds", [300, pytest.param(2_500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("rounds", [150, pytest.param(2_500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_random_arrivals_bring_no_circles(rounds: int) -> None:
     """No pod is evicted before its least runtime, nobody without more than its guarantee, and some are evicted.
 

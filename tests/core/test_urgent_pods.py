@@ -15,7 +15,7 @@ from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
-DRAWS, ALLOWED = 40 if is_quick() else 1_000, 0.01
+DRAWS, ALLOWED = 20 if is_quick() else 1_000, 0.01
 SHAPES = {
     "one priority": UrgentShape((1000,)),
     "one priority, resources only": UrgentShape((1000,), rules=False),

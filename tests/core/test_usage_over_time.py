@@ -10,7 +10,7 @@ from support.simulated_use import Row, simulate
 
 from flowcore.model.cost_policy import Utilisation
 
-_SEEDS = (1, 2)
+_SEEDS = (1, pytest.param(2, marks=pytest.mark.slow))
 
 
 @functools.cache

@@ -39,7 +39,7 @@ def _served(requests: list[RoundRequest], folder: Path) -> list[RoundReply]:
     return [reply_decoder.decode(sink.read(LENGTH.unpack(sink.read(LENGTH.size))[0])) for _ in requests]
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(12, quick=3), deadline=None)
 @given(large_snapshots())
 def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.TempPathFactory, crowd: Snapshot) -> None:
     """Whenever the clock stopped it, and though later rounds only told the worker what changed."""

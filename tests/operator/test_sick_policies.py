@@ -221,7 +221,7 @@ async def test_kopf_under_a_sick_server(
     server.sick = sick
     async with serving(server.app, tmp_path) as connection:
         task = asyncio.create_task(watch_policies(connection, store))
-        await asyncio.sleep(8)  # kopf takes five seconds to end
+        await asyncio.sleep(6)  # kopf takes five seconds to end
         assert not task.done(), task
         assert len(server.asked[POLICIES_PATH]) > 1
         assert server.busiest() <= 20
