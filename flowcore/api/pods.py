@@ -138,6 +138,7 @@ def to_read_pod(
         unschedulable_since=to_seconds(unschedulable.last_transition_time)
         if unschedulable is not None and tried
         else 0.0,
+        resource_version="" if node_name else meta.resource_version or "",
         constraints=reading.constraints,
         gang=intern(gang) if gang is not None else None,
         gang_topology=intern(gang_topology) if gang_topology is not None else None,

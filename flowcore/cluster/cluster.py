@@ -790,6 +790,7 @@ def as_planned(pod: Pod) -> Pod:
         unschedulable_message="",
         unschedulable_reason="",
         unschedulable_since=0.0,
+        resource_version="",
         nominated_node="",
         planned_node="",
         gated=False,

@@ -158,6 +158,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unschedulable_reason: str = ""
     #: Seconds since the epoch since when it waits to be placed, by that condition; 0 before the first try to place it.
     unschedulable_since: float = 0.0
+    #: The version of it that was read, for writes that no other version is to get; "" for a pod with a node.
+    resource_version: str = ""
     #: What it demands of others; None, as for most pods: nothing.
     constraints: InterPodConstraints | None = None
     #: The gang that it belongs to, None: to none.

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.cluster_checks import unschedulable_message
 from support.cluster_scenario import install_crds, policy
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import acting_account
 from support.steering import DelayingProxy, count, scheduler_config
 from thalweg_controlplane import Api, Binaries
-from thalweg_controlplane.client.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import collection_path, node, object_path, pod
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
@@ -67,3 +68,27 @@ async def test_pods_that_our_watch_shows_late(binaries: Binaries, tmp_path: Path
         assert Counter(where) == {"a": 30, "b": 30}
         unknown = await count(operator, "thalweg_extender_answers_total", "unknown")
         assert unknown if delay else unknown < 5
+
+
+async def test_a_pod_that_was_bound_is_not_called_unschedulable(binaries: Binaries, tmp_path: Path) -> None:
+    """Others bind pods while our watch still shows them waiting: no version of one has a node and waits for one."""
+    async with behind_a_relay(binaries, tmp_path) as (api, operator, relay):
+        await api.create(node("small", cpu="1"))
+        await until(lambda: count(operator, "thalweg_nodes"), 30, lambda: "the node to be seen")
+        relay.delay = 1.0
+        pods = [pod(f"p{number}", cpu="2") for number in range(20)]
+        since = (await api.get(collection_path(pods[0])))["metadata"]["resourceVersion"]
+        for each in pods:
+            await api.create(each)
+            target = {"apiVersion": "v1", "kind": "Node", "name": "small"}
+            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": each["metadata"], "target": target}
+            await api.request("POST", f"{object_path(each)}/binding", binding)
+        mark = pod("mark", cpu="2")
+        await api.create(mark)
+        await api.wait_for(object_path(mark), lambda each: "Insufficient cpu" in unschedulable_message(each))
+        versions = await api.versions(collection_path(mark), since)
+        wrong = [
+            each["metadata"]["name"] for each in versions if "nodeName" in each["spec"] and unschedulable_message(each)
+        ]
+        assert len(versions) >= 2 * len(pods)
+        assert wrong == []

@@ -42,8 +42,10 @@ class Case:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.events: list[dict[str, Any]] = []
         self.script: list[Any] = []
-        self.node = ""
         self.fails = ""
+        #: Versions of pods at the API server, which refuses a write to another one.
+        self.versions: dict[str, str] = {}
+        self.refused = 0
         self.app = web.Application()
         self.app.router.add_patch("/api/v1/namespaces/ns/pods/{name}/status", self._patch)
         self.app.router.add_post("/api/v1/namespaces/ns/events", self._event)
@@ -55,13 +57,16 @@ class Case:
         name = request.match_info["name"]
         if self.fails and name.startswith(self.fails):
             return web.json_response({"message": "a webhook fails"}, status=500)
+        if name in self.versions and body["metadata"].get("resourceVersion") != self.versions[name]:
+            self.refused += 1
+            return web.json_response({"message": "the object has been modified"}, status=409)
         self.patches.append((name, body["status"]["conditions"][0]))
         known = self.state.pods.get(f"ns/{name}")
-        if known is not None and not self.node:
+        if known is not None:
             condition = body["status"]["conditions"][0]
             told = {"unschedulable_message": condition["message"], "unschedulable_reason": condition["reason"]}
             self.state.upsert_pod(msgspec.structs.replace(known, **told))
-        return web.json_response({"metadata": {}, "spec": {"nodeName": self.node} if self.node else {}})
+        return web.json_response({"metadata": {}, "spec": {}})
 
     async def _event(self, request: web.Request) -> web.StreamResponse:
         self.events.append(await request.json())
@@ -295,16 +300,41 @@ async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, Condition
 
 
 async def test_bound_while_it_was_being_told(case: tuple[Case, ConditionWriter]) -> None:
-    """The condition that came too late is put right, and no Event says that a running pod cannot be scheduled."""
+    """Its condition stays as its binding wrote it, and no Event says that a running pod cannot be scheduled."""
     made, told = case
-    made.state.upsert_pod(pod())
+    made.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
+    made.versions["p"] = "2"
+    made.state.upsert_pod(pod(resource_version="1"))
     told.put(WriteCondition(pod(), "no room", "Unschedulable"))
-    made.node = "n"
     made.now = 1.0
-    await made.written(2)
-    assert [condition["status"] for _, condition in made.patches] == ["False", "True"]
-    assert made.patches[1][1]["type"] == "PodScheduled"
-    assert made.events == []
+    await until(lambda: made.refused, 10, lambda: "the first try")
+    made.state.upsert_pod(pod(node_name="n"))
+    await until(lambda: not told._sending, 10, lambda: "another look")
+    assert (made.patches, made.events) == ([], [])
+
+
+async def test_changed_while_it_was_being_told(case: tuple[Case, ConditionWriter]) -> None:
+    """Somebody gave it a label: it is told, once the watch shows that version of it."""
+    made, told = case
+    made.versions["p"] = "2"
+    made.state.upsert_pod(pod(resource_version="1"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
+    made.now = 1.0
+    await until(lambda: made.refused, 10, lambda: "the first try")
+    assert (made.patches, made.events) == ([], [])
+    made.state.upsert_pod(pod(resource_version="2", labels=(("team", "a"),)))
+    await made.written(1)
+    assert made.patches[0][1]["message"] == "no room"
+
+
+def test_a_new_version_alone_is_no_news_for_rounds() -> None:
+    """Kubelets and controllers write to pods all the time: what a round reads is the same."""
+    state = DrivenLedger(lambda: 0.0)
+    state.upsert_pod(pod(resource_version="1"))
+    before = state.cluster.occupancy.generation
+    state.upsert_pod(pod(resource_version="2"))
+    assert state.cluster.occupancy.generation == before
+    assert state.pods["ns/p"].resource_version == "2"
 
 
 def test_while_the_api_server_takes_no_writes_few_are_tried() -> None:

@@ -10,6 +10,9 @@ Pods never told before go first, as fast as the API server answers. Who tells th
 
 Written again only when the reason changes, and at a limited rate: ten thousand waiting pods whose message counts nodes
 would otherwise flood the API server with every node that comes or goes. Namespaces take turns.
+
+A condition is written to the very version of the pod that the watch shows: one that was bound meanwhile keeps what its
+binding says. The API server refuses it with 409, and the pod is looked at again a moment later.
 """
 
 from __future__ import annotations
@@ -24,9 +27,8 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
-from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.writes.events import EventWriter, timestamp
-from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import WriteCondition
@@ -45,21 +47,6 @@ _CONCURRENCY = 8
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 #: Seconds between two looks for pods that wait no more.
 _PRUNE_EVERY = 5.0
-
-
-#: Strategic merge: what a pod with a node has in place of the condition that this module writes.
-_SCHEDULED: dict[str, str | None] = {"type": "PodScheduled", "status": "True", "reason": None, "message": None}
-
-
-class _BoundSpec(msgspec.Struct, rename="camel"):
-    node_name: str | None = None
-
-
-class _Bound(msgspec.Struct):
-    spec: _BoundSpec
-
-
-_bound = JsonReader(_Bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +182,7 @@ class ConditionWriter:
     async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
         self._mark_written(pod, wanted, event_only=False)
         if pod.gated or not wanted.steered:
-            now = timestamp()
-            condition: dict[str, str | None] = {
+            condition = {
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": "SchedulingGated" if pod.gated else wanted.condition,
@@ -204,17 +190,17 @@ class ConditionWriter:
             }
             if not pod.unschedulable_since:
                 # Also over what the API server wrote for a gate: the time there says since when it could be planned.
-                condition["lastTransitionTime"] = now
+                condition["lastTransitionTime"] = timestamp()
             try:
-                if await self._patch(pod, condition):
-                    # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
-                    await self._patch(pod, _SCHEDULED | {"lastTransitionTime": now})
-                    return Finished.ANSWERED
-            except (Refused, ConnectionLost, UnreadableJson) as error:
-                if isinstance(error, Refused) and error.status in (404, 409):
-                    return Finished.ANSWERED  # it is gone, or another pod has its name
+                await self._patch(pod, condition)
+            except (Refused, ConnectionLost) as error:
+                status = error.status if isinstance(error, Refused) else 0
+                if status == 404:
+                    return Finished.ANSWERED  # it is gone
+                outcome = retry_after_error(error)
+                if status == 409:
+                    return outcome  # it has changed, or another pod has its name: the watch will show it
                 _log.warning("reason not written", pod=pod.key, problem=str(error))
-                outcome = Retry("error") if isinstance(error, UnreadableJson) else retry_after_error(error)
                 if outcome.counts_as_failure:
                     return outcome
                 # The pod itself may not be changed. Its Event says it, once.
@@ -229,12 +215,11 @@ class ConditionWriter:
         next_from = self._clock() + (_SECOND_AFTER if is_first else _REWRITE_INTERVAL)
         self._written[pod.key] = _Written(pod.uid, wanted.reason, next_from, event_only)
 
-    async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
-        """Writes a condition. Returns whether the pod has a node."""
-        body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+    async def _patch(self, pod: Pod, condition: dict[str, str]) -> None:
+        version = {"resourceVersion": pod.resource_version} if pod.resource_version else {}
+        body = msgspec.json.encode({"metadata": {"uid": pod.uid} | version, "status": {"conditions": [condition]}})
         path = pod_path(pod.namespace, pod.name, "status")
-        answer = await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
-        return bool(_bound.read(answer).spec.node_name)
+        await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
 
 
 def _is_told(pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
