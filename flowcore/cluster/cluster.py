@@ -111,6 +111,7 @@ class Cluster:
         policies: those in force.
         waiting: pods without a node, with a claim for extended resources that a DeviceClass backs (``as_waiting``).
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
+        terminating: keys of pods that are being deleted and still hold room, by node.
         populations: how many pods there are of each kind that policies tell apart.
         budgets: PodDisruptionBudgets, and which pods they protect.
         queues: FlowQueues, and which pods count for them.
@@ -136,6 +137,7 @@ class Cluster:
         self.policies = PolicyIndex(own_namespace=own_namespace)
         self.waiting: dict[str, Pod] = {}
         self.leaving: set[str] = set()
+        self.terminating: dict[str, set[str]] = {}
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.devices = DeviceObjects()
@@ -411,6 +413,7 @@ class Cluster:
         held_before = None if old is None else _room(old)
         if old is not None:
             self._count(old, -1)
+            self._note_terminating(old, -1)
             if held_before is not None:
                 occupancy.change_usage(old.node_name, old.usage, old.pod_class, -1)
                 left = (self.counted_signature(old), old.node_name)
@@ -418,6 +421,7 @@ class Cluster:
         held_now = None if new is None else _room(new)
         if new is not None:
             self._count(new, 1)
+            self._note_terminating(new, 1)
             if held_now is not None:
                 occupancy.change_usage(new.node_name, new.usage, new.pod_class, 1)
                 came = (self.counted_signature(new), new.node_name)
@@ -446,6 +450,14 @@ class Cluster:
             population.waiting += sign
         if not population.placed and not population.waiting:
             del self.populations[governed]
+
+    def _note_terminating(self, pod: Pod, sign: int) -> None:
+        if not pod.deleting or not pod.node_name or pod.terminal:
+            return
+        keys = self.terminating.setdefault(pod.node_name, set())
+        (keys.add if sign > 0 else keys.discard)(pod.key)
+        if not keys:
+            del self.terminating[pod.node_name]
 
     def _count_priority(self, pod: Pod, sign: int) -> None:
         priority = pod.pod_class.priority

@@ -145,6 +145,16 @@ def is_terminating(cluster: Cluster, pod: Pod) -> bool:
     return pod.node_name in cluster.nodes and not pod.terminal and pod.deleting
 
 
+def leaving_for(cluster: Cluster, pod: Pod) -> list[Pod]:
+    """Pods of a lower priority that terminate on the node that a waiting pod is nominated for, by key.
+
+    While there are any, nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's
+    DefaultPreemption).
+    """
+    leaving = (cluster.pods[key] for key in sorted(cluster.terminating.get(pod.nominated_node, ())))
+    return [each for each in leaving if each.pod_class.priority < pod.pod_class.priority]
+
+
 def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> GangDisruption:
     """What may leave of a running gang, or of the CompositePodGroup that it leaves with.
 

@@ -12,6 +12,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.preferences import node_preference, preferences
 from flowcore.costs.scale import OMEGA
+from flowcore.costs.wishes import wish_nodes
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.workload_kinds import NORMAL_SPEED, Machines, penalty_match
@@ -37,7 +38,9 @@ def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: Co
 
 
 def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
-    """int64[N], none negative for allowed nodes: what data and preferred node affinity of a pod cost on each node.
+    """int64[N], none negative for allowed nodes: what data, preferred node affinity and wish of a pod cost on it.
+
+    With a wish (costs/wishes.py) any other node costs four fifths of the bound more, and all else a fifth at most.
 
     Args:
         data: of the snapshot.
@@ -48,7 +51,13 @@ def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPoli
     costs = node_preference(group.pod_class, data.snapshot.table, cost.weights)
     if cost.data_locality is not None:
         costs = costs + data.costs(group.pod_class, cost.data_locality)
-    return _bounded(costs, allowed) if bounded else costs
+    named = wish_nodes(group.pod_class, data.snapshot.table) & allowed
+    if not named.any():
+        return _bounded(costs, allowed) if bounded else costs
+    fifth = MOST_WRITTEN // 5
+    if bounded:
+        costs = np.minimum(np.maximum(costs - costs[allowed].min(), 0), fifth)
+    return costs + np.where(named, 0, 4 * fifth)
 
 
 def _bounded(costs: Int64s, allowed: Bools) -> Int64s:

@@ -89,6 +89,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     devices: ClaimingPod | None = None
     #: Whether other pods of a round may take what its volumes need (``flowcore.rules.volumes``); a round says it.
     contends_for_volumes: bool = False
+    #: The node that others nominated it for, in a round; "": none. It is better than any other (costs/wishes.py).
+    wish: str = ""
 
     @property
     def fits_by_amounts(self) -> bool:
@@ -113,6 +115,11 @@ def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
         for term in pod_class.required_affinity
     )
     return msgspec.structs.replace(pod_class, required_affinity=terms)
+
+
+def with_wish(pod_class: PodClass, node: str) -> PodClass:
+    """The class of pods that are like these and nominated for a node; "": for none."""
+    return msgspec.structs.replace(pod_class, wish=node) if node else pod_class
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

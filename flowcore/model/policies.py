@@ -63,8 +63,8 @@ class Delivery(StrEnum):
         return self is Delivery.EXTENDER
 
     @property
-    def allocates(self) -> bool:
-        """Whether we give resource claims of the pods their devices."""
+    def binds(self) -> bool:
+        """Whether we bind the pods, and give their claims what they lack before."""
         return self is Delivery.BINDER
 
 

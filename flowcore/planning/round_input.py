@@ -21,7 +21,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.gang_spec import GangKey, GangSource
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
-from flowcore.model.pods import Pod, excluding_nodes
+from flowcore.model.pods import Pod, excluding_nodes, with_wish
 from flowcore.model.policies import Delivery, PodsToComeMode, Policy
 from flowcore.model.queues import QueueState, QueueUsage
 from flowcore.model.resources import PODS, Amounts, capped
@@ -83,7 +83,7 @@ def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gan
     return PendingPod(
         key=pod.key,
         uid=pod.uid,
-        pod_class=excluding_nodes(pod.pod_class, facts.rejected_nodes(pod)),
+        pod_class=with_wish(excluding_nodes(pod.pod_class, facts.rejected_nodes(pod)), pod.nominated_node),
         policy=policy.name,
         created=pod.created,
         signature=pod.signature,

@@ -152,3 +152,22 @@ def test_counts_are_the_same_in_all_commands() -> None:
     assert "1 pod has no node; no plan leaves fewer" in thalweg("plan", "-f", "-", stdin=dump).stdout
     audit = thalweg("audit", "-f", "-", stdin=dump).stdout
     assert "2 pods wait: 1 can be judged, 1 has room that is kept for it" in audit
+
+
+@pytest.mark.parametrize(("to", "node_taken"), [("b", "b"), ("gone", "a"), ("full", "a")])
+def test_pods_that_we_bind_follow_the_nomination_of_others_if_they_can(to: str, node_taken: str) -> None:
+    """Before their equals, though other nodes are better; no room is kept beyond the plan."""
+    full = pod("full", "4", nodeName="full", status={"phase": "Running"})
+    beside = pod("beside", "1", nodeName="b", status={"phase": "Running"})
+    ours = nominated("ours", "3", to=to, schedulerName="thalweg")
+    older = small(100, schedulerName="thalweg", metadata={"creationTimestamp": "2019-01-01T00:00:00Z"})
+    answer = plan_of(node("a"), node("b"), node("full"), full, beside, ours, older)
+    assert answer["placements"] == {"default/ours": node_taken, "default/small": "b" if node_taken == "a" else "a"}
+
+
+def test_a_nomination_of_ours_keeps_its_room() -> None:
+    """The annotation that is written with it tells it apart."""
+    ours = nominated("ours", schedulerName="thalweg", metadata={"annotations": {"scheduling.thalweg/nominated": "a"}})
+    answer = plan_of(node("a"), OLD, ours, small(100, schedulerName="thalweg"))
+    assert answer["pending"]["default/ours"]["reason"] == TOLD
+    assert answer["placements"] == {}

@@ -245,3 +245,45 @@ def test_each_pod_of_a_round_is_told_with_its_devices() -> None:
         assert claims
         assert taker.claims in ((), claims)  # (): it took a number of a column
         assert {device.device.pool for each in claims for device in each.allocation.devices} == {taker.node}
+
+
+def of_closed_node(reserved: str = "") -> Snapshot:
+    """A claim with a device of a cordoned node, and its pod; another node has a free device."""
+    held = allocated(claim("shared"), "a", "gpu-0")
+    if reserved:
+        held["status"]["reservedFor"] = [{"resource": "pods", "name": reserved, "uid": reserved}]
+    return cluster(
+        [node("a", unschedulable=True), node("b")],
+        [slice_of("a", 1), slice_of("b", 1)],
+        [held],
+        [naming("p", "shared")],
+    )
+
+
+@pytest.mark.parametrize("reserved", ["", "p"])
+def test_an_idle_claim_that_keeps_its_pod_from_all_nodes(reserved: str) -> None:
+    """It is to be freed, and the pod is told so; no node that comes would help."""
+    (left,) = run_round(of_closed_node(reserved)).unplaced
+    assert left.frees == (("default", "shared"),)
+    assert left.reason.endswith(
+        "ResourceClaim shared has devices elsewhere that nobody uses: it is freed, and then b takes the pod."
+    )
+    assert (left.code, left.more_nodes_help) == (dynamic_resources.NAME, False)
+
+
+def test_a_claim_that_another_pod_reserves_keeps_its_devices() -> None:
+    """A node that comes does not reach them."""
+    (left,) = run_round(of_closed_node("q")).unplaced
+    assert left.frees == ()
+    assert (left.code, left.more_nodes_help) == (dynamic_resources.NAME, False)
+
+
+def test_a_claim_that_a_pod_of_the_plan_uses_keeps_its_devices() -> None:
+    """The other one has no room beside it: it waits for that, or for a node in reach."""
+    held = allocated(claim("shared"), "a", "gpu-0")
+    known = snapshot(
+        [node("a"), node("b")], [waiting(naming(name, "shared"), requests=(("cpu", 3000),)) for name in "pq"]
+    )
+    result = run_round(replace(known, devices=devices_of([slice_of("a", 1), slice_of("b", 1)], [held])))
+    assert list(placed(result).values()) == ["a"]
+    assert [each.frees for each in result.unplaced] == [()]

@@ -220,6 +220,7 @@ async def test_a_device_that_gets_ready(scene: ClusterScenario) -> None:
     await publish(scene, "a", 1, **LATER)
     await scene.create("p", resourceClaims=ONE)
     await scene.reason_of("p", "its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)")
+    assert (await scene.get("p"))["status"]["nominatedNodeName"] == "a"
     await report(scene, "ready")
     assert await scene.node_of("p") == "a"
 
@@ -319,6 +320,37 @@ async def take(scene: ClusterScenario, claim: str, node: str, device: str) -> No
     results = [{"request": "r", "driver": DRIVER, "pool": node, "device": device}]
     allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
     await scene.api.patch(f"{path}/status", {"status": {"allocation": allocation}})
+
+
+async def test_an_idle_claim_is_freed(scene: ClusterScenario) -> None:
+    """Another scheduler allocated it on a node that is cordoned now: its pod has a device of the other node.
+
+    While another pod reserves it nobody frees it.
+    """
+    await scene.nodes("a", "b", cpu="8")
+    for node in ("a", "b"):
+        await publish(scene, node, 1)
+    await create_claims(scene, "c")
+    await take(scene, "c", "a", "gpu-0")
+    path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/c/status"
+    another = {"resource": "pods", "name": "another", "uid": "another"}
+    await scene.create("another", scheduler="nobody", resourceClaims=naming("c"))
+    another["uid"] = (await scene.get("another"))["metadata"]["uid"]
+    await scene.api.patch(path, {"status": {"reservedFor": [another]}})
+    await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
+    await scene.create("p", resourceClaims=naming("c"))
+    told = await scene.reason_of("p", "1 resourceclaim not available on the node")
+    assert "freed" not in str(told)
+    await allocated_are(scene, ("a", "gpu-0"))
+    assert condition_of(await scene.get("p"))["reason"] == "DynamicResources"
+    await scene.api.patch(path, {"status": {"reservedFor": None}})
+    assert await scene.node_of("p") == "b"
+    assert await allocated(scene) == [("b", "gpu-0")]
+
+
+def condition_of(pod: dict[str, Any]) -> dict[str, Any]:
+    (condition,) = (each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
+    return dict(condition)
 
 
 @pytest.mark.parametrize("theirs", ["c", "another"])

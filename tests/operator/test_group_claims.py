@@ -104,9 +104,10 @@ def test_a_write_that_comes_late() -> None:
     for name in "pq":
         case.member(name)
     case.round()
-    late = case.writes[0]
+    late = case.beside_nominations[0]
     assert isinstance(late, Allocate)
-    case.send(1, Answer.REFUSED, reason="a webhook says no")
+    another = case.beside_nominations[1]
+    case.send(case.writes.index(another), Answer.REFUSED, reason="a webhook says no")
     assert not case.ledger.reservations
     case.devices.allocate(late, 1)
     case.show()
@@ -244,6 +245,7 @@ def test_a_group_that_is_made_anew() -> None:
     case.devices.report(CLAIM, ready=True)
     case.settle()
     assert not any(case.nodes_of_pods().values())
+    case.pass_time(1)  # their nominations are cleared before
     case.round()
     case.settle()
     assert all(case.nodes_of_pods().values())
@@ -260,4 +262,4 @@ def test_the_gate_is_off() -> None:
     assert case.plan is not None
     assert not case.plan.placements
     case.deliver(100)
-    assert case.writes == []
+    assert case.beside_nominations == []

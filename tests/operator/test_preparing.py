@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.effects import Bind, BindClaim, Evict, Nominate, WriteCondition
+from thalweg_operator.reservations.effects import Bind, BindClaim, ClearNomination, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import (
     Answer,
     PlanMade,
@@ -124,7 +124,9 @@ class PreparedCase:
                 self.ledger.apply(WriteAnswered(write, Answer.DONE, ""))
         return names
 
-    def answer(self, write: BindClaim | Bind | Evict, answer: Answer, reason: str = "") -> None:
+    def answer(
+        self, write: BindClaim | Bind | ClearNomination | Evict | Nominate, answer: Answer, reason: str = ""
+    ) -> None:
         self.ledger.apply(WriteAnswered(write, answer, reason))
 
     def phases(self) -> dict[str, Phase]:
@@ -684,3 +686,55 @@ def test_a_claim_for_one_pod_that_its_victim_uses(world: PreparedCase) -> None:
     world.put(volume("v-a", "a", kept_for="p"), alone)
     world.plan_with_victims(pod, "a", choice("p", "v-a"), user, low[1])
     assert world.evicted() == ["low", "lower"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool) -> None:  # noqa: FBT001
+    """Once, for pods that wait for claims; where the pod does not come it is cleared, and nothing is kept for it."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p", "v-a")))
+    world.plan((world.pod("plain", volumes=()), "b", None))
+    (write,) = world.ledger.taken(Nominate)
+    assert (write.pod.name, write.node) == ("p", "a")
+    assert world.ledger.shell.is_wanted(write)
+    world.answer(write, Answer.DONE)
+    nominated = msgspec.structs.replace(pod, nominated_node="a", planned_node="a")
+    if shown:
+        world.ledger.upsert_pod(nominated)
+        assert world.phases()["p"] is Phase.PREPARING
+    (claimed,) = world.ledger.taken(BindClaim)
+    world.answer(claimed, Answer.REFUSED, "no")
+    if not shown:
+        world.ledger.upsert_pod(nominated)
+    (cleared,) = world.ledger.taken(ClearNomination)
+    assert cleared.pod.name == "p"
+    world.answer(cleared, Answer.DONE)
+    world.ledger.upsert_pod(pod)
+    world.waits(3)
+    assert "p" not in world.phases()
+    assert world.ledger.taken(Nominate) == []
+
+
+def test_a_node_that_is_nominated_already_is_not_written_again(world: PreparedCase) -> None:
+    """By us while the pod waited for victims, or by an autoscaler."""
+    pod = world.pod("p")
+    nominated = msgspec.structs.replace(pod, nominated_node="a")
+    world.ledger.upsert_pod(nominated)
+    world.plan((nominated, "a", choice("p", "v-a")))
+    assert world.phases() == {"p": Phase.PREPARING}
+    assert world.ledger.taken(Nominate) == []
+
+
+def test_a_restart_while_claims_are_prepared(world: PreparedCase) -> None:
+    """The place is kept for the pod until a round confirms it."""
+    pod = world.pod("p")
+    nominated = msgspec.structs.replace(pod, nominated_node="a", planned_node="a")
+    after = PreparedCase()
+    after.ledger = DrivenLedger(after.clock)
+    after.ledger.apply(PoliciesChanged((POLICY,)))
+    after.ledger.set_namespace("ns", ())
+    after.ledger.upsert_node(Node("a", labels=((HOST, "a"),), allocatable=(("cpu", 100), ("pods", 10))))
+    after.ledger.upsert_pod(nominated)
+    after.ledger.sync()
+    assert after.phases() == {"p": Phase.HELD}
+    assert [pod.key for pod in after.ledger.ledger.plannable()] == ["ns/p"]

@@ -416,13 +416,14 @@ class _EvictionRound:
         if not waiting:
             return False
         pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
-        units = level_units(problem, levels_of(problem))
+        levels = levels_of(problem)
+        units = level_units(problem, levels)
         items = []
         for pod in pods.values():
             number = self._demand_of[pod.key]
             demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
             price = int(demand.prices[demand.group.pods.index(pod)])
-            worth = price // units[pod.pod_class.priority]
+            worth = price // units[int(levels[number])]
             items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
 

@@ -43,7 +43,9 @@ def level_units(problem: Problem, levels: Int64s) -> Mapping[int, int]:
 
 
 def levels_of(problem: Problem) -> Int64s:
-    """int64[C]: the level of each demand: its priority.
+    """int64[C]: the level of each demand: twice its priority, and one more if its wish can be met (costs/wishes.py).
+
+    So of pods of one priority those come first that others nominated: no other one takes their room.
 
     Pods that a group needs have the lowest priority among these; where groups share a demand, the highest of these
     counts. Pods whose policy lets age cross priorities are on the level of the highest priority of which no pod is as
@@ -58,11 +60,12 @@ def levels_of(problem: Problem) -> Int64s:
             for priority in sorted(set(priorities[priorities > priorities[number]].tolist())):
                 if dearest[number] > dearest[priorities == priority].max():
                     levels[number] = priority
+    levels = 2 * levels + np.array([demand.has_wish(problem.snapshot) for demand in demands], dtype=np.int64)
     own, of_groups = levels.copy(), dict[int, int]()
     for group in problem.atomic_groups.all:
         needed = list(group.required)
         for number in needed:
-            of_groups[number] = max(of_groups.get(number, -(2**31)), int(own[needed].min()))
+            of_groups[number] = max(of_groups.get(number, -(2**33)), int(own[needed].min()))
     for number, level in of_groups.items():
         # Pods of other groups, or of none, may be alike: no group takes a level from them.
         if bool(problem.atomic_groups.needed[number].all()):

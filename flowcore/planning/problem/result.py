@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
+from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.policies import Policy
@@ -91,6 +92,7 @@ class Unplaced:
         code: the kind of reason, one of a fixed set (rules/reasons/codes.py).
         more_nodes_help: whether another node may take it.
         settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
+        frees: namespace and name of each ResourceClaim that is freed for it (rules/idle_claims.py).
     """
 
     pod: PendingPod
@@ -99,6 +101,7 @@ class Unplaced:
     code: str
     more_nodes_help: bool
     settles_in: float = 0.0
+    frees: tuple[ClaimKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ def without_columns(result: RoundResult, columns: WithColumns, policies: Mapping
     """
     if columns.snapshot is columns.begun:
         return result
-    kube_scheduler_first = sorted(result.placements, key=lambda each: policies[each.pod.policy].delivery.allocates)
+    kube_scheduler_first = sorted(result.placements, key=lambda each: policies[each.pod.policy].delivery.binds)
     placed = ((placement.pod, placement.node) for placement in kube_scheduler_first)
     return replace(
         result,

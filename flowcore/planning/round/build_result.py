@@ -63,6 +63,7 @@ def build_result(
             reason.code,
             reason.more_nodes_help,
             reason.settles_in,
+            reason.frees,
         )
         for number, demand in enumerate(problem.demands)
         for place, reason in _reasons(problem, reasons, number, np.nonzero(pending[number])[0].tolist())

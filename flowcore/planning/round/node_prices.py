@@ -47,8 +47,8 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
     """Demands of the pods that kube-scheduler binds one by one, the largest number of alike pods first.
 
     Where a preference or a penalty between pods prices them, only those are kept that kube-scheduler may place itself.
-    Pods that something keeps to some of the nodes of their class, as a gang that is bound in part, are left out: the
-    prices would be taken for those of all pods of the class.
+    Pods that something keeps to some of the nodes of their class, as a gang that is bound in part, are left out, and
+    those that wish for a node: the prices would be taken for those of all pods of the class.
 
     Args:
         bound: also those of pods that we bind.
@@ -60,6 +60,7 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
         and (bound or demand.policy.delivery.through_kube_scheduler)
         and (_is_placed_by_price(demand) or demand.policy.steering is Steering.PREFER)
         and not _is_kept_to_some(demand)
+        and not demand.group.pod_class.wish
     ]
     return sorted(kept, key=lambda demand: -demand.count)
 

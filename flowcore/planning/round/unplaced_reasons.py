@@ -25,6 +25,7 @@ from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.round.cheaper_to_wait import CheaperToWait
 from flowcore.rules.filters import inter_pod_affinity, node_resources_fit, run_filters
 from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.idle_claims import claims_to_free
 from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
 from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole
@@ -57,11 +58,11 @@ class UnplacedReasons:
         for place in places:
             group = int(group_of[place])
             if group >= 0 and self._is_because_of_group(number, group):
-                yield place, self._group_reason(group)
+                yield place, self._with_freed_claims(number, self._group_reason(group))
             elif (waits := self._cheaper_to_wait.of_pod(number, place)) is not None:
                 yield place, waits
             else:
-                reason = reason or self._pod_reason(number, place)
+                reason = reason or self._with_freed_claims(number, self._pod_reason(number, place))
                 yield place, reason
         self._problem.charge(self._problem.demands[number].group.pods)
 
@@ -70,6 +71,16 @@ class UnplacedReasons:
             return False
         unschedulable_reason = self._problem.atomic_groups.all[group].unschedulable_reason
         return bool(unschedulable_reason) or bool(self._problem.demands[number].counts.any())
+
+    def _with_freed_claims(self, number: int, reason: Reason) -> Reason:
+        """The reason of a pod, and which claims are freed for it: each pod with claims is a demand of its own."""
+        group = self._problem.demands[number].group
+        if group.pod_class.devices is None:
+            return reason
+        freed = claims_to_free(group.pod_class, group.signature, self._after_with_held, self._problem.cache.run_filter)
+        if freed is None:
+            return reason
+        return reason._replace(text=f"{reason.text} {freed.sentence}", more_nodes_help=False, frees=freed.claims)
 
     # --- pods by themselves ---
 
@@ -108,6 +119,8 @@ class UnplacedReasons:
         others = demands[self._priorities[demands] <= self._priorities[number]]
         if not len(others):
             return "pods of a higher priority"
+        if any(self._wins_by_wish(winner, number) for winner in others.tolist()):
+            return "pods that are nominated for their nodes"
         cheapest = self._least_prices[others].min()
         if cheapest < price:
             return "pods that cost more to leave together, or less on their nodes"
@@ -116,6 +129,11 @@ class UnplacedReasons:
         if cheapest > price:
             return "pods with a higher cost of waiting"
         return "pods with the same or a higher cost of waiting"
+
+    def _wins_by_wish(self, winner: int, number: int) -> bool:
+        """Whether a demand came before another one of its priority since others nominated its pods."""
+        demand = self._problem.demands[winner]
+        return self._priorities[winner] == self._priorities[number] and demand.has_wish(self._problem.snapshot)
 
     @cached_property
     def _commits(self) -> tuple[Int64s, Int64s]:

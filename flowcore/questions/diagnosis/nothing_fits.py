@@ -6,6 +6,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.cluster.running import leaving_for
 from flowcore.model.resources import PODS
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.claimed_devices import claimed_devices
@@ -16,7 +17,6 @@ from flowcore.questions.diagnosis.kept_pods import kept_there
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_device_classes, missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
-from flowcore.questions.scenario import GovernedScenario
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters import (
     Verdicts,
@@ -150,7 +150,7 @@ def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
         return ()
     if pod.unplaced.pod.waits_for_leavers:
         waiting = pod.scenario.cluster.pods[pod.key]
-        who = [each.key for each in GovernedScenario(pod.scenario).leaving_for(waiting)]
+        who = [each.key for each in leaving_for(pod.scenario.cluster, waiting)]
         leave = "leaves" if len(who) == 1 else "leave"
         return (f"{listed(who)} {leave} node {waiting.nominated_node} already, for which it is nominated.",)
     reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now, pod.plan.result.after)

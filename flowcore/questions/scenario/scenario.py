@@ -13,7 +13,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_key
-from flowcore.cluster.running import running_pods
+from flowcore.cluster.running import leaving_for, running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.model.pods import Pod
 from flowcore.model.policies import OBSERVED, Policy, ReschedulingMode
@@ -186,20 +186,6 @@ class GovernedScenario:
             excluded=replaced,
         )
 
-    def leaving_for(self, pod: Pod) -> list[Pod]:
-        """Pods of a lower priority that terminate on the node that a waiting pod is nominated for.
-
-        While there are any, nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's
-        DefaultPreemption).
-        """
-        return [
-            running
-            for running in (self._scenario.running() if pod.nominated_node else ())
-            if running.node_name == pod.nominated_node
-            and running.deleting
-            and running.pod_class.priority < pod.pod_class.priority
-        ]
-
     def round_input(
         self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
     ) -> RoundInput:
@@ -214,14 +200,16 @@ class GovernedScenario:
             for pod in waiting
             if not pod.skip_reason
         ]
-        facts = _ScenarioFacts(self, foreseen)
+        facts = _ScenarioFacts(self, self._cluster, foreseen)
         return RoundInput(
             self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned, now=self._scenario.moment
         ).complete()
 
     def pending_pod(self, pod: Pod) -> PendingPod:
         """A waiting pod as a round would plan it, whether it may be planned or not; its gangs are left out."""
-        return pending_pod(pod, self.policy_of(pod), _ScenarioFacts(self, nothing_foreseen), self._cluster)
+        return pending_pod(
+            pod, self.policy_of(pod), _ScenarioFacts(self, self._cluster, nothing_foreseen), self._cluster
+        )
 
     def _policy_in_force(self, pod: Pod) -> Policy | None:
         return self._index.of(pod, self._namespaces)
@@ -232,6 +220,7 @@ class _ScenarioFacts:
     """What a scenario tells of its waiting pods."""
 
     governed: GovernedScenario
+    cluster: Cluster
     expected_use: Foreseen
 
     def rejected_nodes(self, _pod: Pod) -> tuple[str, ...]:
@@ -244,7 +233,7 @@ class _ScenarioFacts:
         return pod.unschedulable_since
 
     def preempts(self, pod: Pod) -> bool:
-        return pod.preempts and not self.governed.leaving_for(pod)
+        return pod.preempts and not leaving_for(self.cluster, pod)
 
     def foreseen(self, pod: Pod) -> tuple[int, int] | None:
         return self.expected_use(pod)

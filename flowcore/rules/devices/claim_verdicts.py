@@ -66,7 +66,7 @@ def node_devices(
     chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
     if isinstance(chosen, Unallocatable):
         return ClaimRejection(chosen.reason, ERROR if chosen.is_error else UNRESOLVABLE)
-    if not all(_is_available(claim.allocation, node) for claim in claims):
+    if not all(is_available(claim.allocation, node) for claim in claims):
         return ClaimRejection(REASON_ELSEWHERE)
     fresh = iter(chosen)
     return tuple(next(fresh) if claim.allocation is None else claim.allocation for claim in claims)
@@ -80,5 +80,6 @@ def needed_on(node: ReachedNode, claim: ResourceClaim) -> ResourceClaim:
     return claim if len(requests) == len(claim.requests) else msgspec.structs.replace(claim, requests=requests)
 
 
-def _is_available(allocation: ClaimAllocation | None, node: ReachedNode) -> bool:
+def is_available(allocation: ClaimAllocation | None, node: ReachedNode) -> bool:
+    """Whether a node reaches what a claim has; None: nothing."""
     return allocation is None or allocation.terms is None or any_term_matches(allocation.terms, node)

@@ -67,7 +67,7 @@ def claims_of(
         if claim is not None:
             pod_claims.append(claim)
     for claim in pod_claims:
-        rejection = _usable(pod, claim, classes)
+        rejection = claim_problem(pod, claim, classes)
         if rejection is not None:
             return rejection
     if not pod.extended:
@@ -173,7 +173,8 @@ def _is_of_group(pod: ClaimingPod, claim: ResourceClaim) -> bool:
     return pod.group is not None and claim.controller_group == pod.group.name
 
 
-def _usable(pod: ClaimingPod, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRejection | None:
+def claim_problem(pod: ClaimingPod, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRejection | None:
+    """Why no node can take a pod for the sake of one of its claims; None: some may."""
     if claim.allocation is not None:
         is_full = len(claim.reserved_for) >= MAX_CONSUMERS and pod.consumer(claim.name) not in claim.reserved_for
         return ClaimRejection(REASON_IN_USE) if is_full else None

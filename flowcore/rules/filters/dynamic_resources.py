@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ResourceClaim
 from flowcore.model.resources import Amounts
+from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.rules.devices.allocation.allocator import REASON_INVALID_POOLS, REASON_NONE_FIT
 from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
@@ -31,6 +34,7 @@ __all__ = [
     "REASON_LATER",
     "REASON_NONE_FIT",
     "claimable_devices",
+    "closed_to_new_nodes",
     "column_reads",
     "column_rejections",
     "column_requests",
@@ -75,6 +79,23 @@ def nodes_without_devices(claims: Sequence[ResourceClaim], snapshot: Snapshot) -
         for _, nodes in DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers):
             without |= nodes
     return without
+
+
+def closed_to_new_nodes(pod: ClaimingPod, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes whose like, under another name, would not reach what claims of a pod have."""
+    closed, claims = np.zeros(len(snapshot.table.nodes), dtype=np.bool_), claimable_devices(snapshot).claims_of(pod)
+    for claim in () if isinstance(claims, ClaimRejection) else claims:
+        if claim.allocation is not None and claim.allocation.terms is not None:
+            reached = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+            for term in claim.allocation.terms:
+                if not _names_node(term):
+                    reached |= term_matches(term, snapshot.table)
+            closed |= ~reached
+    return closed
+
+
+def _names_node(term: NodeSelectorTerm) -> bool:
+    return bool(term.fields) or any(each.key == HOSTNAME for each in term.expressions)
 
 
 def column_requests(pod_class: PodClass, snapshot: Snapshot) -> Amounts:

@@ -95,6 +95,8 @@ def more_nodes_help(
         for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
             if rejection.reason == pod_topology_spread.REASON:
                 beside &= ~rejection.nodes
+    if pod_class.devices is not None:
+        beside &= ~dynamic_resources.closed_to_new_nodes(pod_class.devices, snapshot)
     for name, rejections in verdicts.by_filter:
         for rejection in rejections:
             if not CURES[name](rejection.reason):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.hyper_nodes import is_tier_key
@@ -30,12 +31,14 @@ class Reason(NamedTuple):
         code: one of ``codes.CODES``.
         more_nodes_help: whether another node may take the pod.
         settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
+        frees: namespace and name of each ResourceClaim that is freed for the pod.
     """
 
     text: str
     code: str
     more_nodes_help: bool
     settles_in: float = 0.0
+    frees: tuple[ClaimKey, ...] = ()
 
 
 def summary(verdicts: Verdicts) -> str:

@@ -66,7 +66,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
 
 def _gets_devices(pod: Pod, policy: Policy) -> bool:
     """Whether we give the claims of a pod their devices."""
-    return pod.pod_class.devices is not None and policy.delivery.allocates
+    return pod.pod_class.devices is not None and policy.delivery.binds
 
 
 class PriceReader:

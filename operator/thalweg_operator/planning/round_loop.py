@@ -503,6 +503,7 @@ class RoundLoop:
             condition_reason(code, more_nodes_help=curable)
             for code, curable in zip(reply.codes, reply.more_nodes_help, strict=True)
         ]
+        frees = dict(reply.frees)
         async for unplaced in bursts(reply.unplaced):
             told = [
                 UnplacedPod(
@@ -511,6 +512,7 @@ class RoundLoop:
                     reply.reasons[reason],
                     conditions[reason],
                     retried=index in retried,
+                    frees=frees.get(index, ()),
                 )
                 for index, reason in unplaced
             ]

@@ -53,12 +53,14 @@ class ReleasedClaim(_Effect, frozen=True, gc=False):
     Attributes:
         uid: "": it may have been made for the extended resources of its pod, or not.
         is_extended: it was made for extended resources of a pod: of no use to anybody else, it is deleted.
+        is_in_the_way: it keeps a pod of ours from all nodes: it comes free whoever allocated it.
     """
 
     namespace: str
     name: str
     uid: str
     is_extended: bool = False
+    is_in_the_way: bool = False
 
 
 class ReleasingGroup(_Effect, frozen=True, gc=False):
@@ -70,6 +72,8 @@ class ReleasingGroup(_Effect, frozen=True, gc=False):
 
 class ReleaseClaims(_Effect, frozen=True, gc=False):
     """Device claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
+
+    So does what is in the way of a pod.
 
     Attributes:
         pod: whose claims they are; what was asked for this pod is written before. None: of no pod alone.

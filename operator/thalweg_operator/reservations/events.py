@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.kinds import Store
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.gang_parents import ParentKey
@@ -158,6 +159,7 @@ class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
         condition: the reason of its condition PodScheduled: Unschedulable, or a code (waiting_codes.py).
         planned: whether a round looked at it and found no node; False: no round is planned with it for now.
         retried: whether the next round plans it at once, and may evict others for it.
+        frees: keys of its claims that are to be freed, since it can have devices elsewhere then.
     """
 
     pod: Pod
@@ -166,6 +168,7 @@ class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
     condition: str
     planned: bool = True
     retried: bool = False
+    frees: tuple[ClaimKey, ...] = ()
 
 
 class PodsUnplaced(_Event, frozen=True, gc=False):

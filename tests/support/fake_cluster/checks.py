@@ -175,7 +175,7 @@ class LedgerChecks:
                     continue  # it ended in the same step; the write will not be wanted
                 assert reservation.node == each.node
                 owner = Owner.BINDER if isinstance(each, Bind) else Owner.STEERING
-                assert reservation.owner is owner or reservation.phase is Phase.AWAITING_VICTIM
+                assert reservation.owner is owner or reservation.phase in (Phase.AWAITING_VICTIM, Phase.PREPARING)
             if isinstance(each, Bind):
                 policy = self._cluster.policies.of(each.pod, self._cluster.namespaces)
                 assert policy is not None

@@ -157,7 +157,7 @@ class ApiClaims:
         )
 
     def release(self, write: ReleaseClaims) -> None:
-        """Claims lose a consumer; what is ours and nobody reserves comes free, or is deleted."""
+        """Claims lose a consumer; what is ours or in the way, and nobody reserves, comes free, or is deleted."""
         for ref in write.claims:
             if ref.is_extended and write.pod is not None:
                 self.told.pop(write.pod.uid, None)
@@ -165,7 +165,7 @@ class ApiClaims:
             if known is None or (ref.uid and known.uid != ref.uid):
                 continue
             left = tuple(uid for uid in known.reserved_for if uid != write.consumer)
-            is_free = not left and known.is_ours
+            is_free = not left and (known.is_ours or ref.is_in_the_way)
             if ref.is_extended and is_free and known.allocation is None:
                 self.remove((known.namespace, known.name))  # nothing keeps it
                 continue

@@ -135,7 +135,7 @@ class Rounds(ApiServer):
             for each in result.placements
         ]
         plan.unplaced = [
-            UnplacedPod(waiting[each.pod.key], policies[each.pod.policy], each.reason, each.code)
+            UnplacedPod(waiting[each.pod.key], policies[each.pod.policy], each.reason, each.code, frees=each.frees)
             for each in result.unplaced
         ]
         self.bring(plan)

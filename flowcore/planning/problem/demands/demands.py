@@ -17,6 +17,7 @@ from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.shares.shares import urgencies
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
+from flowcore.costs.wishes import wish_nodes, without_idle_wishes
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
@@ -109,6 +110,11 @@ class Demand:
         """Whether its pods wait for as long as that costs less than every node that has room."""
         return self.policy.unscheduled.wait_for_cheaper_node
 
+    def has_wish(self, snapshot: Snapshot) -> bool:
+        """Whether there is room for a pod of it on the node that its pods wish for, as the round begins."""
+        pod_class = self.group.pod_class
+        return bool(pod_class.wish) and bool(self.counts[wish_nodes(pod_class, snapshot.table)].any())
+
     def could_be_held(self, snapshot: Snapshot) -> Bools:
         """bool[N]: nodes that would have room for one of its pods if they were empty."""
         asked = self.requests > 0
@@ -193,7 +199,7 @@ def demands_of(
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
-    classes = _with_contention(classes, snapshot)
+    classes = without_idle_wishes(_with_contention(classes, snapshot), snapshot)
     apart = {
         pod_class
         for pod_class, replacement in classes.items()

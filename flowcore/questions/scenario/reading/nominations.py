@@ -3,6 +3,9 @@
 It counts a pod on the node that ``status.nominatedNodeName`` names, for pods of the same or a lower priority. An
 operator has reservations for that; a dump has the field, and the pods that terminate there. As with a reservation the
 larger of two sums counts on each node: what those that terminate hold, and what the nominated pods need.
+
+Pods that we bind keep such rooms for our own nominations only. One that others wrote for them is a wish, which rounds
+follow (``flowcore.costs.wishes``).
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def kept_rooms(scenario: Scenario, governed: GovernedScenario, now: float) -> li
         now: seconds since the epoch.
     """
     cluster = scenario.cluster
-    nominated = {} if scenario.complete else _nominated(scenario)
+    nominated = {} if scenario.complete else _nominated(scenario, governed)
     if not nominated:
         return []
     rooms = _Rooms(scenario, to_snapshot(cluster, now=now, pending=()))
@@ -78,10 +81,16 @@ def kept_rooms(scenario: Scenario, governed: GovernedScenario, now: float) -> li
     return rooms.kept
 
 
-def _nominated(scenario: Scenario) -> dict[str, Pod]:
+def _nominated(scenario: Scenario, governed: GovernedScenario) -> dict[str, Pod]:
     """Nominated pods that may be planned, by key: no pod of a gang of which another one waits without a nomination."""
     waiting = [pod for pod in scenario.waiting() if not pod.skip_reason]
-    nominated = {pod.key for pod in waiting if pod.nominated_node in scenario.cluster.nodes and pod.replaces is None}
+    nominated = {
+        pod.key
+        for pod in waiting
+        if pod.nominated_node in scenario.cluster.nodes
+        and pod.replaces is None
+        and (pod.nominated_node == pod.planned_node or not governed.policy_of(pod).delivery.binds)
+    }
     apart = {pod.gang.key for pod in scenario.waiting() if pod.gang is not None and pod.key not in nominated}
     return {pod.key: pod for pod in waiting if pod.key in nominated and (pod.gang is None or pod.gang.key not in apart)}
 

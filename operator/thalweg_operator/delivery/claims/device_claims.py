@@ -284,7 +284,7 @@ class DeviceClaimWriter(QueuedWriter[Allocate | ReleaseClaims]):
             shown = await self._claims.patch(ref, known | gone, "status")
             claim = shown.claim
             is_meant = bool(ref.uid) or (bool(consumer) and claim.controller == consumer)
-            if claim.reserved_for or not claim.is_ours or not is_meant:
+            if claim.reserved_for or not (claim.is_ours or ref.is_in_the_way) or not is_meant:
                 return None
             metadata = {"uid": claim.uid, "resourceVersion": shown.version}
             freed = {"metadata": metadata, "status": {"allocation": None}}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import Victim
+from flowcore.cluster.running import leaving_for
 from flowcore.model.constraint_limits import all_or_none_constraints
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -38,7 +39,7 @@ class _LedgerFacts:
         return self.state.ledger.plannable_since(pod, self.time)
 
     def preempts(self, pod: Pod) -> bool:
-        return pod.preempts
+        return pod.preempts and not leaving_for(self.state.cluster, pod)
 
     def foreseen(self, pod: Pod) -> tuple[int, int] | None:
         return self.expected_use(pod)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
+from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.backfill_history import BackfillHistory
@@ -51,6 +52,7 @@ class PendingEntry(msgspec.Struct, array_like=True):
     queue: str = ""
     preempts: bool = True
     foreseen: tuple[int, int] | None = None
+    waits_for_leavers: bool = False
 
 
 def to_pending_entry(
@@ -69,6 +71,7 @@ def to_pending_entry(
         pod.queue,
         pod.preempts,
         pod.foreseen,
+        pod.waits_for_leavers,
     )
 
 
@@ -87,6 +90,7 @@ def to_pending_pod(entry: PendingEntry, request: RoundRequest) -> PendingPod:
         entry.preempts,
         entry.queue,
         entry.foreseen,
+        entry.waits_for_leavers,
     )
 
 
@@ -294,6 +298,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
         filter_seconds: how long these phases waited for filters.
         claims: positions of placed pods that we bind and that have claims, each with what its claims have or get. A pod
             whose claims do not all get devices is not in it.
+        frees: positions of pods that we bind and that have no node, each with the claims that are to be freed for it.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
 
@@ -311,6 +316,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
     namespace_seconds: dict[str, float] = {}
     network_seconds: dict[str, float] = {}
     claims: list[tuple[int, tuple[PlannedClaim, ...]]] = []
+    frees: list[tuple[int, tuple[ClaimKey, ...]]] = []
     problem: str = ""
     cause: str = ""
 

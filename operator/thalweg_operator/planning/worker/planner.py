@@ -94,6 +94,11 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
         claims=list(_planned_claims(results[0], policies, position_by_key)),
+        frees=[
+            (position_by_key[each.pod.key], each.frees)
+            for each in results[0].unplaced
+            if each.frees and policies[each.pod.policy].delivery.binds
+        ],
         filter_seconds=cache.take_seconds(),
         warnings=list(say.missing.values()),
     )
@@ -115,7 +120,7 @@ def _planned_claims(
     """What the claims of placed pods have or get, of pods that we bind: kube-scheduler chooses for others itself."""
     for placement in result.placements:
         pod = placement.pod
-        if pod.pod_class.devices is not None and policies[pod.policy].delivery.allocates:
+        if pod.pod_class.devices is not None and policies[pod.policy].delivery.binds:
             claims = claimable_devices(result.after).planned_claims(pod.pod_class.devices)
             if claims is not None:
                 yield positions[pod.key], claims

@@ -50,6 +50,7 @@ class Ledger:
         in_flight: what binder and kube-scheduler may not know of each other yet.
         device_claims: claims to devices of pods that we bind, and what others took of devices.
         device_turns: where kube-scheduler or the binder chooses devices.
+        nominated_in_vain: reservations of pods that we bind, with a nomination, that ended in this step without that.
         pending: what is remembered of waiting pods, by key.
         arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
@@ -80,6 +81,7 @@ class Ledger:
         self.drift = Drift()
         #: Whether changes of the cluster count in ``drift``.
         self.drifts = True
+        self.nominated_in_vain: list[Reservation] = []
         self.pending: dict[str, PendingRecord] = {}
         self.arrivals = Arrivals()
         self.ends = False
@@ -241,6 +243,8 @@ class Ledger:
             self.device_claims.ended.append(reservation)  # its turn lasts until they are given back
         else:
             self.device_turns.leave(reservation.pod, reservation.id)
+        if reservation.owner is Owner.BINDER and reservation.write and not fulfilled:
+            self.nominated_in_vain.append(reservation)
         self._promise_volumes(reservation, None)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node

@@ -8,11 +8,12 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.volumes import Claim
+from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import ClearNomination, Effect, Nominate, WriteCondition
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.numa_zones import NumaZones
-from thalweg_operator.reservations.ledger.reservation import NEVER
+from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
@@ -43,6 +44,11 @@ class LedgerState:
     def policy_of(self, pod: Pod) -> Policy | None:
         """The policy that governs a pod."""
         return self.cluster.policies.of(pod, self.cluster.namespaces)
+
+    def is_ours_to_bind(self, pod: Pod) -> bool:
+        """Whether a policy governs a pod, and says that we bind it."""
+        policy = self.policy_of(pod)
+        return policy is not None and delivery_of(policy).owner is Owner.BINDER
 
     def node_rejected(self, pod: Pod, node: str) -> None:
         """kube-scheduler's own filters reject a node for a pod: the pair pauses, longer each time."""
@@ -76,3 +82,13 @@ class LedgerState:
         if not reservation.clearing:
             self.ledger.change(pod.key, clearing=True)
             self.effects.append(ClearNomination(pod, reservation.id))
+
+    def clear_ended(self, ended: Reservation) -> None:
+        """Clears our nomination for a reservation that has ended, if it is there. Until that is seen it holds room."""
+        ledger, pod = self.ledger, self.cluster.waiting.get(ended.pod.key)
+        if pod is None or pod.uid != ended.pod.uid or pod.key in ledger.reservations:
+            return
+        if ended.node == pod.nominated_node == pod.planned_node:
+            ledger.add(pod, ended.node, Owner.STEERING, Phase.NOMINATED)
+            ledger.change(pod.key, since=self.now)
+            self.clear_nomination(pod)

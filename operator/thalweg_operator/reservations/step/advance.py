@@ -114,6 +114,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
         case PoliciesChanged():
             _policies_changed(state, event)
         case Synced():
+            watches.follow_nominations(state)
             after_restart.take_up_nominations(state)
             nomination_events.adopt_nominations(state)
             find_begun_gangs(state)
@@ -161,6 +162,7 @@ def _policies_changed(state: State, event: PoliciesChanged) -> None:
         state.nominations.counted_pods.forget()
         state.nominations.prices_changed()
         state.effects.append(ReconcileGates())
+        watches.follow_nominations(state)
         nomination_upkeep.policies_changed(state)
 
 

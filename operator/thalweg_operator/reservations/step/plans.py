@@ -317,6 +317,8 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
         if delivery.owner is None:
             continue
         state.ledger.record(pod).unplaced = True
+        if unplaced.planned:
+            state.ledger.device_claims.want_freed(pod, unplaced.frees)
         if pod.key in state.ledger.held:
             victims.give_up(state, state.ledger.reservations[pod.key])
         text = unplaced.reason

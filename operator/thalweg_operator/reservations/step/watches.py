@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
-from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.kinds import (
     COMPOSITES,
     DEVICE_TAINT_RULES,
@@ -74,7 +73,7 @@ def pod_put(state: State, pod: Pod) -> None:
     opened = change.gate_opened and key not in ledger.reservations
     nominated = before is not None or bool(pod.nominated_node or (change.old is not None and change.old.nominated_node))
     if nominated:
-        _follow_nomination(cluster, ledger, pod)
+        follow_nomination(state, pod)
     if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
         victims.nomination_lost(state, key)
     if change.came is not None and (before is None or before.node != pod.node_name):
@@ -186,6 +185,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
+                if state.nominations.started:
+                    follow_nominations(state, name)
         case ParentsFollowed(kinds, gone):
             ledger.round_wanted |= cluster.follow_parents(kinds, gone)
         case ObjectSet(store, key, value):
@@ -254,15 +255,21 @@ def _count_drift(ledger: Ledger, change: PodChange, reserved: PodSignature | Non
         pods.change(*change.came, 1)
 
 
-def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
-    key = pod.key
+def follow_nomination(state: State, pod: Pod) -> None:
+    """A nomination that others follow, or that we wrote, holds room: it is a reservation.
+
+    One that others wrote for a pod that we bind is a wish (``flowcore.costs.wishes``): rounds plan the pod.
+    """
+    cluster, ledger, key = state.cluster, state.ledger, pod.key
     reservation = ledger.reservations.get(key)
     foreign = pod.nominated_node if pod.nominated_node != pod.planned_node else ""
+    is_wish = bool(foreign) and state.is_ours_to_bind(pod)
     if reservation is not None and reservation.phase in _TOLD and reservation.node == foreign:
         return
-    if reservation is not None and reservation.owner is Owner.OTHERS and reservation.node != foreign:
+    if reservation is not None and reservation.owner is Owner.OTHERS and (is_wish or reservation.node != foreign):
+        ledger.helped.free(reservation.node)
         ledger.drop(key)
-        ledger.round_wanted = True
+        ledger.round_wanted |= is_wish or not foreign  # then the pod may be planned
         reservation = None
     if key not in cluster.waiting or not pod.nominated_node:
         return
@@ -270,11 +277,18 @@ def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
         ledger.helped.free(reservation.node)
         ledger.drop(key)
         reservation = None
-    if reservation is None:
+    if reservation is None and not is_wish:
         if foreign:
             ledger.add(pod, foreign, Owner.OTHERS, Phase.FOREIGN)
         else:
             ledger.add(pod, pod.nominated_node, Owner.STEERING, Phase.NOMINATED)
+
+
+def follow_nominations(state: State, namespace: str | None = None) -> None:
+    """Other policies may say now who binds pods that others nominated; of one namespace, or of all."""
+    for pod in list(state.cluster.waiting.values()):
+        if pod.nominated_node not in ("", pod.planned_node) and namespace in (None, pod.namespace):
+            follow_nomination(state, pod)
 
 
 def _is_awaited(ledger: Ledger, pod: Pod) -> bool:

@@ -32,6 +32,8 @@ from thalweg_operator.reservations.volume_needs import has_volumes
 
 #: Phases in which a pod's claims are written: before that nobody is bound.
 _HAS_CLAIMS = frozenset({Phase.BINDING, Phase.PAUSED})
+#: Phases in which a nomination tells others of a pod's node. From then on kube-scheduler or a binding is at it.
+_IS_NOMINATED = frozenset({Phase.NOMINATED, Phase.AWAITING_VICTIM, Phase.PREPARING})
 #: Why a binding is not sent at the end. The next leader plans the pod.
 OPERATOR_ENDS = "operator ends"
 
@@ -53,19 +55,21 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
             )
         case ReleaseClaims():
             # A pod that somebody bound uses its claims. Those of a group are planned for other pods too.
+            users = ledger.device_claims.users
+            is_used = any((claim.namespace, claim.name) in users for claim in write.claims)
             if write.group is not None:
-                users = ledger.device_claims.users
-                is_used = any((claim.namespace, claim.name) in users for claim in write.claims)
                 return not is_used and not cluster.runs_pod_of(write.group.key)
-            pod = None if write.pod is None else cluster.pods.get(write.pod.key)
-            return pod is None or write.pod is None or pod.uid != write.pod.uid or not pod.node_name
+            if write.pod is None:
+                return not is_used
+            pod = cluster.pods.get(write.pod.key)
+            return pod is None or pod.uid != write.pod.uid or not pod.node_name
         case Nominate():
             # Not if the pod passed: kube-scheduler came upon the node by itself, which saves the write.
             reservation = ledger.reservations.get(write.pod.key)
             return (
                 reservation is not None
                 and (reservation.id, reservation.write) == (write.reservation, write.write)
-                and reservation.phase in (Phase.NOMINATED, Phase.AWAITING_VICTIM)
+                and reservation.phase in _IS_NOMINATED
                 and not reservation.rejected
             )
         case ClearNomination():

@@ -14,10 +14,8 @@ places its pods together or not at all: such places are kept for all of them or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none_constraints, display_name
 from flowcore.model.pods import Pod
 from flowcore.model.policies import PreemptionMode
@@ -32,19 +30,6 @@ from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.victims.victims import nomination_lost, settle
 
 
-@dataclass(frozen=True, slots=True)
-class _Surroundings:
-    """What there is as the nominations are taken up.
-
-    Attributes:
-        terminating: pods that terminate, by node.
-        together: how many waiting pods each constraint places together or not at all, by its name.
-    """
-
-    terminating: Mapping[str, Sequence[Pod]]
-    together: Counter[str]
-
-
 def take_up_nominations(state: VictimsState) -> None:
     """Called once, when cluster and policies are known; before kube-scheduler's nominations are taken over."""
     units: dict[object, list[Pod]] = {}
@@ -54,10 +39,10 @@ def take_up_nominations(state: VictimsState) -> None:
         units.setdefault(unit, []).append(pod)
     if not units:
         return
-    surroundings = _Surroundings(_terminating(state.cluster), _placed_together(state, state.cluster.waiting.values()))
+    together = _placed_together(state, state.cluster.waiting.values())
     for pods in sorted(units.values(), key=lambda pods: -max(pod.pod_class.priority for pod in pods)):
         if not _is_being_bound(state, pods):
-            _take_up(state, pods, surroundings)
+            _take_up(state, pods, together)
 
 
 def _nominated(state: VictimsState) -> list[Pod]:
@@ -108,15 +93,6 @@ def _placed_together(state: VictimsState, pods: Iterable[Pod]) -> Counter[str]:
     return Counter(name for pod in pods for name in _constraints(state, pod))
 
 
-def _terminating(cluster: Cluster) -> dict[str, list[Pod]]:
-    """Pods that terminate, by node."""
-    terminating: dict[str, list[Pod]] = {}
-    for pod in cluster.pods.values():
-        if pod.node_name and pod.deleting and not pod.terminal:
-            terminating.setdefault(pod.node_name, []).append(pod)
-    return terminating
-
-
 def _is_being_bound(state: VictimsState, pods: Sequence[Pod]) -> bool:
     """Whether kube-scheduler may be binding these pods right now: all are nominated, and have their room."""
     for pod in pods:
@@ -126,31 +102,35 @@ def _is_being_bound(state: VictimsState, pods: Sequence[Pod]) -> bool:
     return all(holds(state.cluster, state.ledger, pod.key) for pod in pods)
 
 
-def _take_up(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> None:
-    """Keeps the places of pods that belong together, or of a pod by itself, where all of them may have theirs."""
+def _take_up(state: VictimsState, pods: Sequence[Pod], waiting: Counter[str]) -> None:
+    """Keeps the places of pods that belong together, or of a pod by itself, where all of them may have theirs.
+
+    Args:
+        waiting: how many waiting pods each constraint places together or not at all, by its name.
+    """
     for pod in pods:
         if pod.key in state.ledger.reservations:
             state.ledger.drop(pod.key)
-    if _keep_places(state, pods, surroundings):
+    if _keep_places(state, pods, waiting):
         return
     for pod in pods:
         if _is_written(pod):
             state.ledger.add(pod, pod.planned_node, Owner.STEERING, Phase.NOMINATED)
 
 
-def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> bool:
+def _keep_places(state: VictimsState, pods: Sequence[Pod], waiting: Counter[str]) -> bool:
     """Keeps room for the pods; they may wait for pods that terminate there. Returns whether all have room."""
     cluster, ledger, gang = state.cluster, state.ledger, pods[0].gang
     if gang is not None and cluster.gangs.lacks_pods(gang.key, {pod.key for pod in pods}):
         return False  # its nominations were not all written yet, so nobody was evicted for it
     together = _placed_together(state, pods)
-    if any(count < surroundings.together[name] for name, count in together.items()):
+    if any(count < waiting[name] for name, count in together.items()):
         return False  # as with a gang, or other pods came since: they are planned anew, as a whole
     group = gang.key.display_name if gang is not None else ", ".join(together)
     for index, pod in enumerate(pods):
         policy = state.policy_of(pod)
         delivery = None if policy is None else delivery_of(policy)
-        victims = _awaited(state, pod, surroundings.terminating.get(pod.planned_node, ()))
+        victims = _awaited(state, pod)
         if delivery is None or delivery.owner is None or delivery.blocked(pod) or victims is None:
             _drop_all(ledger, pods[:index])
             return False
@@ -166,8 +146,10 @@ def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surrou
     return True
 
 
-def _awaited(state: VictimsState, pod: Pod, terminating: Sequence[Pod]) -> list[Pod] | None:
+def _awaited(state: VictimsState, pod: Pod) -> list[Pod] | None:
     """Who must have left before a pod fits its node: nobody, or all that terminate there; None: it will not fit."""
+    cluster = state.cluster
+    terminating = [cluster.pods[key] for key in sorted(cluster.terminating.get(pod.planned_node, ()))]
     victims = [victim for victim in terminating if victim.pod_class.priority <= pod.pod_class.priority]
     for awaited in ([], victims):
         if fits_after(state.cluster, state.ledger, pod, pod.planned_node, [victim.key for victim in awaited]):

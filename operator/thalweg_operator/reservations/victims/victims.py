@@ -142,17 +142,9 @@ def give_up(state: VictimsState, reservation: Reservation) -> None:
 
 def release(state: VictimsState, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held; its nomination, if it has one, is cleared."""
-    ledger, pod = state.ledger, state.cluster.waiting.get(reservation.pod.key)
     state.moves.discard(reservation.pod.key)
-    ledger.release(reservation.pod.key, reservation.pod.uid)
-    if (
-        pod is not None
-        and pod.uid == reservation.pod.uid
-        and reservation.node == pod.nominated_node == pod.planned_node
-    ):
-        ledger.add(pod, reservation.node, Owner.STEERING, Phase.NOMINATED)
-        ledger.change(pod.key, since=state.now)
-        state.clear_nomination(pod)
+    state.ledger.release(reservation.pod.key, reservation.pod.uid)
+    state.clear_ended(reservation)
 
 
 def _wait(state: VictimsState, members: list[Reservation]) -> None:

@@ -1,4 +1,4 @@
-"""Allocations of ours that nobody uses: an operator ended between its writes, or one of them was lost.
+"""Allocations that nobody uses: ours, after an operator ended between its writes or one was lost, and those in the way.
 
 Ours are those that the API server remembers as written by Thalweg. Such a claim is left over while all that reserve it
 are pods that wait, are bound by us, and have no reservation. The next round may take it up; what it does not take comes
@@ -8,40 +8,46 @@ A PodGroup reserves a claim for its pods. It is such a consumer while none of it
 the claim are such pods, at least one. kube-scheduler does so where it finds no room for the group (PodGroupPostFilter).
 A group without waiting pods keeps its claims until it is deleted, as with Kubernetes' controller.
 
+A claim that keeps its pod from all nodes, while devices elsewhere would do, is freed whoever allocated it: a round says
+which (``flowcore.rules.idle_claims``). It has looked at the claim as it is, so nobody waits for the next one. But pods
+that kube-scheduler is placing may be about to reserve it. The write goes by the resource version of a claim that nobody
+reserves: who reserves it first keeps it.
+
 A claim that we made for the extended resources of a pod is left over likewise, with devices or without. It is deleted:
 what the pod gets from the next plan may be offered by its node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Final
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
-from thalweg_operator.reservations.deliveries import delivery_of
+from flowcore.rules.devices.pod_claims import named_claims
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
-from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.step.before_binding.releasing import release
 from thalweg_operator.reservations.step.state import State
 
-#: Seconds after which an allocation that nobody uses is freed.
+#: Seconds after which an allocation of ours that nobody uses is freed, and one that a pod is to have elsewhere.
 IDLE_SECONDS: Final = 10.0
+WANTED_SECONDS: Final = 1.0
 
 
 def free_leftovers(state: State) -> None:
     """Frees what was left over for long enough."""
-    records, left = state.ledger.device_claims, _leftovers(state)
+    records, wanted = state.ledger.device_claims, _wanted(state)
+    left = _leftovers(state, wanted)
     records.idle_since = {key: records.idle_since.get(key, state.now) for key in left}
     given: dict[str, tuple[_Consumer, list[ReleasedClaim]]] = {}
     for key, consumers in left.items():
-        if state.now - records.idle_since[key] < IDLE_SECONDS:
+        if state.now - records.idle_since[key] < (WANTED_SECONDS if key in wanted else IDLE_SECONDS):
             continue
         records.idle_since[key] = state.now  # should that fail
         claim = state.cluster.devices.claims[key]
-        ref = ReleasedClaim(*key, claim.uid, is_extended=claim.is_extended)
+        ref = ReleasedClaim(*key, claim.uid, is_extended=claim.is_extended, is_in_the_way=key in wanted)
         for consumer in consumers:
             given.setdefault(consumer.uid, (consumer, []))[1].append(ref)
         if not consumers:
@@ -77,12 +83,36 @@ class _ClaimingPods:
         return [pod for pod, devices in self._of_group.get(group, ()) if devices.consumer(claim.name) == group]
 
 
-def _leftovers(state: State) -> dict[ClaimKey, list[_Consumer]]:
-    """Claims that have what we allocated and nobody uses, by key, each with those that reserve it."""
+def _wanted(state: State) -> set[ClaimKey]:
+    """Claims that a round would have freed for pods that still wait for that."""
+    records, waiting = state.ledger.device_claims, {pod.uid: pod for pod in state.cluster.waiting.values()}
+    if not records.wanted:
+        return set()
+    records.wanted = {
+        uid: keys for uid, keys in records.wanted.items() if uid in waiting and _is_idle(state, waiting[uid])
+    }
+    placing = (_claims_of(state, pod) for pod in state.ledger.device_turns.attempts.pods())
+    return {key for keys in records.wanted.values() for key in keys}.difference(*placing)
+
+
+def _claims_of(state: State, pod: Pod) -> set[ClaimKey]:
+    devices = pod.pod_class.devices
+    if devices is None:
+        return set()
+    return {(claim.namespace, claim.name) for claim in named_claims(devices, state.cluster.devices.claims).values()}
+
+
+def _leftovers(state: State, wanted: Collection[ClaimKey]) -> dict[ClaimKey, list[_Consumer]]:
+    """Claims that have devices and that nobody uses, by key, each with those that reserve it.
+
+    Args:
+        wanted: claims of others that are to be freed, too.
+    """
     candidates = {
         key: claim
         for key, claim in state.cluster.devices.claims.items()
-        if claim.is_ours and (claim.allocation or (claim.is_extended and not claim.is_being_deleted))
+        if (claim.is_ours and (claim.allocation or (claim.is_extended and not claim.is_being_deleted)))
+        or (key in wanted and claim.allocation)
     }
     if not candidates:
         return {}
@@ -119,5 +149,4 @@ def _is_idle(state: State, pod: Pod) -> bool:
     """Whether a waiting pod is to be bound by us, and is not on its way to a node."""
     if pod.key in state.ledger.reservations or state.ledger.device_claims.is_releasing(pod):
         return False
-    policy = state.policy_of(pod)
-    return policy is not None and delivery_of(policy).owner is Owner.BINDER
+    return state.is_ours_to_bind(pod)

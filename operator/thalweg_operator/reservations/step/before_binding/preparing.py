@@ -15,7 +15,6 @@ from collections.abc import Collection, Sequence
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
-from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WakePod, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
@@ -67,6 +66,19 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
         held = ledger.reservations.get(key)
         if held is not None and held.phase is Phase.PREPARING:
             _look_at(state, held)  # some of it may be there since before a restart
+            _nominate(state, key)
+
+
+def _nominate(state: State, key: str) -> None:
+    """Writes the node of a pod whose claims lack something: who removes empty nodes, or adds nodes, reads it.
+
+    Source: kube-scheduler schedule_one.go (bindingCycle), before PreBind. It is cleared where the pod does not come.
+    """
+    reservation, pod = state.ledger.reservations.get(key), state.cluster.waiting[key]
+    if reservation is None or reservation.phase is not Phase.PREPARING or reservation.is_ready:
+        return
+    if pod.nominated_node != reservation.node:
+        state.write_nomination(pod)
 
 
 def _ask_for_devices(state: State, reservation: Reservation) -> None:
@@ -219,11 +231,15 @@ def _remind(state: State, reservation: Reservation) -> None:
 
 def settle(state: State) -> None:
     """To be called at the end of each step: groups that lost a pod are looked at, and what pods had comes free."""
-    lost = state.ledger.bound_together.lost
+    ledger = state.ledger
+    lost = ledger.bound_together.lost
     while lost:
         name, is_required = lost.popitem()
         _look_at_rest(state, name, is_required=is_required)
     releasing.release_ended(state)
+    ended, ledger.nominated_in_vain = ledger.nominated_in_vain, []
+    for reservation in ended:
+        state.clear_ended(reservation)
 
 
 def _look_at(state: State, reservation: Reservation) -> None:
@@ -255,8 +271,7 @@ def _stands(state: State, reservation: Reservation) -> bool:
         return False
     if not device_steps.is_of_its_group(current, reservation):
         return False
-    policy = state.policy_of(current)
-    return policy is not None and delivery_of(policy).owner is Owner.BINDER
+    return state.is_ours_to_bind(current)
 
 
 def _preparing_with(state: State, name: str) -> list[Reservation]:

@@ -35,7 +35,8 @@ class DeviceClaimRecords:
         users: keys of the pods with a reservation that a claim is planned for, by the claim's key.
         releasing: what is given back, by the uid of the pod or the PodGroup; meanwhile its pods are not planned.
         ended: reservations that ended without their pod being bound, and whose claims may be written.
-        idle_since: since when nobody uses what we allocated, by the claim's key.
+        idle_since: since when nobody uses what a claim has, by its key.
+        wanted: claims that a plan would have freed for a pod, by the pod's uid: it can have devices elsewhere.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class DeviceClaimRecords:
         self.releasing: dict[str, Releasing] = {}
         self.ended: list[Reservation] = []
         self.idle_since: dict[ClaimKey, float] = {}
+        self.wanted: dict[str, tuple[ClaimKey, ...]] = {}
         #: Generation of the cluster when others last took something of a device, or a pool changed.
         self._taken: dict[DeviceId | PoolId, int] = {}
         #: Slices with counters that their devices share, by pool.
@@ -63,6 +65,13 @@ class DeviceClaimRecords:
         """Reservations that ended since the last call."""
         ended, self.ended = self.ended, []
         return ended
+
+    def want_freed(self, pod: Pod, claims: tuple[ClaimKey, ...]) -> None:
+        """The last plan would have these claims of a pod freed, whoever allocated them; (): none."""
+        if claims:
+            self.wanted[pod.uid] = claims
+        else:
+            self.wanted.pop(pod.uid, None)
 
     def is_releasing(self, pod: Pod) -> bool:
         """Whether claims of a pod are given back."""

@@ -59,6 +59,10 @@ class SchedulerAttempts:
             until = min(attempt.until, now + _GONE_SECONDS)
             self._attempts[pod.uid] = msgspec.structs.replace(attempt, until=until)
 
+    def pods(self) -> Iterator[Pod]:
+        """The pods of all attempts, as they were when kube-scheduler was answered."""
+        return (attempt.pod for attempt in self._attempts.values())
+
     def at(self, node: str) -> Iterator[Pod]:
         """The pods of attempts on a node, as they were when kube-scheduler was answered."""
         return (self._attempts[uid].pod for uid in self._at.get(node, ()))
