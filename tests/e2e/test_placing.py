@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import ClusterScenario
+from support.steering import nominate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,6 +60,23 @@ async def test_preferred_node_affinity(scene: ClusterScenario) -> None:
     assert await scene.node_of("first") == "liked"
     await scene.create("second", "3", affinity=likes)
     assert await scene.node_of("second") != "liked"
+
+
+async def test_nominations_of_others(scene: ClusterScenario) -> None:
+    """A pod goes to the node that somebody else nominated it for, or to another one that has room."""
+    await scene.nodes("a", cpu="1")
+    await scene.create("big", "2")
+    await scene.reason_of("big", "Insufficient cpu")
+    for node in ("gone", "a", "later"):
+        await nominate(scene.api, scene.path("big"), node)
+    await scene.nodes("b", "c", cpu="4")
+    assert await scene.node_of("big") in "bc"
+    await scene.create("old", "2", nodeSelector={"kubernetes.io/hostname": "c"})
+    await scene.node_of("old")
+    await scene.create("gated", "1", schedulingGates=[{"name": "example.com/later"}])
+    await nominate(scene.api, scene.path("gated"), "c")
+    await scene.api.patch(scene.path("gated"), {"spec": {"schedulingGates": None}})
+    assert await scene.node_of("gated") == "c"
 
 
 async def test_taints_of_each_effect(scene: ClusterScenario) -> None:
