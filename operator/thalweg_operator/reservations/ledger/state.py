@@ -8,7 +8,6 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.volumes import Claim
-from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import ClearNomination, Effect, Nominate, WriteCondition
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.ledger import Ledger
@@ -48,7 +47,7 @@ class LedgerState:
     def is_ours_to_bind(self, pod: Pod) -> bool:
         """Whether a policy governs a pod, and says that we bind it."""
         policy = self.policy_of(pod)
-        return policy is not None and delivery_of(policy).owner is Owner.BINDER
+        return policy is not None and policy.delivery.binds
 
     def node_rejected(self, pod: Pod, node: str) -> None:
         """kube-scheduler's own filters reject a node for a pod: the pair pauses, longer each time."""
