@@ -22,7 +22,7 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodSignature
@@ -75,7 +75,7 @@ def measure(instance: Instance, batches: int) -> list[Batch]:
         come = [(pod.signature, at) for pod, at in placements]
         for pod, at in placements:
             used[at] += snapshot.vector(pod.pod_class.requests)
-            assumed[at] += non_zero_requests(pod.pod_class.requests)
+            assumed[at] += pod.pod_class.non_zero_requests
         done.append(Batch(seconds, placements, len(reply.unplaced), reply.solves))
     return done
 

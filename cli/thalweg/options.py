@@ -25,6 +25,11 @@ listed = click.option("-o", "--output", type=click.Choice(["table", "wide", "nam
                       show_default=True,
                       help="Output format. wide: all pods, as --pods. name: only names as `why` takes them, one a "
                            "line.")  # fmt: skip
+nodes_listed = click.option("-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]),
+                            default="table", show_default=True,
+                            help="Output format. wide: each node that takes more, and all names. name: only the nodes "
+                                 "that take more pods, or without pods to count those that are worth nothing now, one "
+                                 "a line.")  # fmt: skip
 all_namespaces = click.option("-A", "--all-namespaces", is_flag=True,
                               help="List the pods of all namespaces.")  # fmt: skip
 watch = click.option("-w", "--watch", is_flag=True,

@@ -303,9 +303,8 @@ class _Listener:
                 partial(self._server.handler_of, setup), connection, ssl=context, **seconds
             )
         except (OSError, ssl.SSLError) as error:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             if not setup.ended:
-                self._on_refused("TLS handshake", setup.source, f"it failed: {reason}")
+                self._on_refused("TLS handshake", setup.source, _why_no_handshake(error))
         except Exception:  # noqa: BLE001 - one bad connection must not stop the listener
             _log.exception("connection failed", peer=setup.source)
 
@@ -345,3 +344,11 @@ def _end_silent(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> N
 def _shut_down(connection: socket.socket) -> None:
     with suppress(OSError):  # the other side may have closed it
         connection.shutdown(socket.SHUT_RDWR)
+
+
+def _why_no_handshake(error: OSError) -> str:
+    """A sentence for the log: "the client closed the connection before it was set up"."""
+    if isinstance(error, ConnectionError):
+        return "the client closed the connection before it was set up"
+    reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+    return f"the TLS handshake failed: {reason}"

@@ -142,6 +142,7 @@ class WireCondition(Wire):
     reason: str | None = None
     message: str | None = None
     last_transition_time: datetime | None = None
+    observed_generation: int | None = None
 
 
 class WireTerminated(Wire):
@@ -212,6 +213,7 @@ class WireOwner(Wire):
 
 
 class WirePodMeta(WireMeta):
+    generation: int | None = None
     owner_references: list[WireOwner] | None = None
     annotations: WirePodAnnotations | None = None
 

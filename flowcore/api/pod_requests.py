@@ -7,12 +7,54 @@ from flowcore.model.devices import may_be_devices
 from flowcore.model.pods import HostPort
 from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.resource_claims import ExtendedRequest, ExtendedRequests
-from flowcore.model.resources import Amounts, NanoList, pod_total, raise_to, read_list
+from flowcore.model.resources import (
+    CPU,
+    DEFAULT_MEMORY_REQUEST,
+    DEFAULT_MILLI_CPU_REQUEST,
+    MEMORY,
+    Amounts,
+    NanoList,
+    Unrequested,
+    is_pod_level,
+    non_zero_requests,
+    pod_total,
+    raise_to,
+    read_list,
+    to_amounts,
+)
+
+#: What a container counts for that requests none, in billionths.
+_DEFAULTS = {CPU: DEFAULT_MILLI_CPU_REQUEST * 10**6, MEMORY: DEFAULT_MEMORY_REQUEST * 10**9}
 
 
 def requests_of(spec: WirePodSpec) -> NanoList:
     """The pod's requests."""
     return _total(spec, _asked(spec), _pod_level(spec), overhead=True)
+
+
+def unrequested_of(spec: WirePodSpec, requests: Amounts) -> Unrequested:
+    """What costs count for a pod's containers that request no cpu or memory; see ``Unrequested``.
+
+    A request of 0 is a request. Where the pod has requests as a whole, defaults count only for what neither it nor any
+    of its containers requests.
+
+    Source: kube-scheduler framework/types.go (calculateResource, getNonMissingContainerRequests).
+
+    Args:
+        requests: of the pod.
+
+    Raises:
+        ModelError: a quantity does not parse or is negative.
+    """
+    asked, pod_level = _asked(spec), _pod_level(spec)
+    known = _total(spec, asked, pod_level, overhead=True) if any(map(is_pod_level, pod_level)) else {}
+    defaults = {name: amount for name, amount in _DEFAULTS.items() if name not in known}
+    filled = [{**defaults, **container} for container in asked]
+    counted, sums = dict(to_amounts(_total(spec, filled, pod_level, overhead=True))), dict(requests)
+    cpu, memory = counted.get(CPU, 0), counted.get(MEMORY, 0)
+    if (cpu, memory) == non_zero_requests(requests, ()):
+        return ()
+    return cpu - sums.get(CPU, 0), memory - sums.get(MEMORY, 0)
 
 
 def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:

@@ -12,7 +12,14 @@ from flowcore.api.node_features import needed_features
 from flowcore.api.pod_limits import over_limit
 from flowcore.api.pod_numa import numa_needs
 from flowcore.api.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodMeta, WirePodSpec, WirePodStatus
-from flowcore.api.pod_requests import extended_requests_of, host_ports_of, images_of, repositories_of, requests_of
+from flowcore.api.pod_requests import (
+    extended_requests_of,
+    host_ports_of,
+    images_of,
+    repositories_of,
+    requests_of,
+    unrequested_of,
+)
 from flowcore.api.resource_claims import to_claiming_pod
 from flowcore.api.selectors import to_node_term
 from flowcore.api.volumes import to_volumes
@@ -22,7 +29,7 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pods import PodClass, PreferredTerm, Toleration
 from flowcore.model.resource_claims import ExtendedRequests
-from flowcore.model.resources import Amounts, to_amounts
+from flowcore.model.resources import Amounts, Unrequested, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.shared_gpus import asks_hami
 from flowcore.model.usage import UsageClass
@@ -92,10 +99,12 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     excess = over_limit(spec, meta.labels or {})
     unsupported_reason = "" if excess is None else f"it is not planned: {excess}"
     requests: Amounts = ()
+    unrequested: Unrequested = ()
     extended: ExtendedRequests = ()
     unreadable, numa, numa_problem, hami = "", None, None, ""
     try:
         requests = intern(to_amounts(requests_of(spec)))
+        unrequested = unrequested_of(spec, requests)
         extended = intern(extended_requests_of(spec, requests))
         hami = "" if unsupported_reason else asks_hami(requests)
         unsupported_reason = unsupported_reason or hami
@@ -119,6 +128,8 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         pod_class = _pod_class(wire, requests, volumes, data, numa, pinned=pinned)
     else:
         pod_class = _usage_class(spec, requests, volumes)
+    if unrequested:
+        pod_class = msgspec.structs.replace(pod_class, unrequested=unrequested)
     return SpecReading(
         pod_class=intern(pod_class),
         requests=requests,

@@ -120,6 +120,7 @@ def to_read_pod(
         scheduler_name=reading.scheduler_name,
         node_name=intern(node_name) if node_name else "",
         created=to_seconds(meta.creation_timestamp),
+        generation=meta.generation or 0,
         terminal=status.phase in ("Succeeded", "Failed"),
         deleting=deleting,
         grace_period=float(meta.deletion_grace_period_seconds or 0),
@@ -135,6 +136,8 @@ def to_read_pod(
         planned_node=meta.annotations.planned or "" if meta.annotations else "",
         unschedulable_message=intern(unschedulable.message or "") if unschedulable is not None else "",
         unschedulable_reason=intern(unschedulable.reason or "") if unschedulable is not None else "",
+        unschedulable_is_old=unschedulable is not None
+        and 0 < (unschedulable.observed_generation or 0) < (meta.generation or 0),
         unschedulable_since=to_seconds(unschedulable.last_transition_time)
         if unschedulable is not None and tried
         else 0.0,

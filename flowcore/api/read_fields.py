@@ -46,9 +46,10 @@ _WIRES: Final[dict[str, type[Wire]]] = {
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))
 _ANNOTATIONS: Final = READ_ANNOTATIONS | {MEASURED_BANDWIDTH}
-#: What only delivery Binder reads: who wrote an allocation, what drivers say of its devices and are told of them, and
-#: what is said of a PodGroup's scheduling.
+#: What only delivery Binder reads: which spec a condition is about, who wrote an allocation, what drivers say of its
+#: devices and are told of them, and what is said of a PodGroup's scheduling.
 _UNPLANNED: Final = {
+    POD.kind: (("metadata", "generation"),),
     RESOURCE_CLAIM.kind: (("metadata", "managedFields"), ("status", "devices")),
     DEVICE_CLASS.kind: (("spec", "config"),),
     POD_GROUPS[GangSource.NATIVE].kind: (("metadata", "generation"), ("status", "conditions")),

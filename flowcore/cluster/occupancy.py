@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.pods import HostPort, PodClass
-from flowcore.model.resources import Amounts, capped
+from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.resources import Amounts, capped, non_zero_requests
 from flowcore.model.volumes import ClaimVolume, Disk
 
 
@@ -29,12 +28,13 @@ class Excess(msgspec.Struct, frozen=True, gc=False):
     memory: int = 0
 
     @classmethod
-    def of(cls, coming: Iterable[Amounts], leaving: Iterable[Amounts]) -> Excess:
+    def of(cls, coming: Iterable[PodClass], leaving: Iterable[Pod]) -> Excess:
         """The excess of some pods' requests over the usage of others, of each resource at least 0."""
         added, removed = NodeUsageSums(), NodeUsageSums()
-        for sums, pods in ((added, coming), (removed, leaving)):
-            for amounts in pods:
-                sums.change(amounts, PodClass(), 1)
+        for pod_class in coming:
+            added.change(pod_class.requests, PodClass(unrequested=pod_class.unrequested), 1)
+        for pod in leaving:
+            removed.change(pod.usage, PodClass(unrequested=pod.pod_class.unrequested), 1)
         more = ((name, amount - removed.amounts[name]) for name, amount in added.amounts.items())
         return cls(
             tuple((name, amount) for name, amount in more if amount > 0),
@@ -60,7 +60,7 @@ class NodeUsageSums:
 
     def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) one pod."""
-        cpu, memory = non_zero_requests(usage)
+        cpu, memory = non_zero_requests(usage, pod_class.unrequested)
         # As change_excess, spelled out: one more call would cost half as much again, for each pod that comes or goes.
         for name, amount in usage:
             self.amounts[name] += sign * amount

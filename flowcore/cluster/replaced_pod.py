@@ -80,4 +80,5 @@ def find_victim(
         signature=victim.signature,
         volumes=tuple(each for each in victim.pod_class.volumes if volumes.get(each, 0) < 2),
         queue=queue,
+        unrequested=victim.pod_class.unrequested,
     )

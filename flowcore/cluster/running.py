@@ -8,7 +8,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
-from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
+from flowcore.model.running_pods import GangDisruption, HeldRoom, RecentMove, RunningPod, RunningPods
 from flowcore.model.usage import MAX_FUTURE
 
 _NO_REASONS: Mapping[str, str] = {}
@@ -29,6 +29,9 @@ def to_running_pod(
     budgets = cluster.budgets.of(pod)
     if not unevictable_reason and pod.static:
         unevictable_reason = "it is a static pod"
+    is_system = pod.namespace in cluster.policies.system_namespaces
+    protected = f"it is in {pod.namespace}, where Thalweg evicts nobody" if is_system else ""
+    unevictable_reason = unevictable_reason or protected
     if not unevictable_reason and pod.holds_shared_gpu:
         unevictable_reason = "pods of KAI-Scheduler share the GPU that it holds"
     if not unevictable_reason and len(budgets) > 1:
@@ -51,7 +54,7 @@ def to_running_pod(
         immovable_reason=_immovable_reason(pod, policy, now, stays, replacement),
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
-        during_execution=_during_execution(pod, policy, stays or replacement),
+        during_execution=_during_execution(pod, policy, stays or replacement or protected),
         checkpointed=pod.checkpointed,
     )
 
@@ -131,8 +134,13 @@ def running_pods(
         if pod.gang is not None and (name := leaves_with(cluster, pod.gang.key)) not in gangs:
             gangs[name] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
-    room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *terminating))
+    room_to_come = tuple(map(held_room, (*leaving, *terminating)))
     return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, room_to_come)
+
+
+def held_room(pod: Pod) -> HeldRoom:
+    """What a pod holds on its node."""
+    return HeldRoom(pod.node_name, pod.usage, pod.pod_class.unrequested)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:

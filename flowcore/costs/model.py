@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, Snapshot
 from flowcore.model.cost_policy import CostWeights, Utilisation
 from flowcore.model.pods import PodClass
-from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
+from flowcore.model.resources import BANDWIDTH, CPU, MAX_NON_ZERO_REQUEST, MEMORY, PODS
 
 Float64s = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ class Load:
 
     Attributes:
         capacity: float64[N, 3], allocatable cpu (milli), memory (bytes) and network bandwidth (bits per second).
-        taken: float64[N, 3], what pods there count for (see snapshot.DEFAULT_MILLI_CPU_REQUEST), or what was measured
+        taken: float64[N, 3], what pods there count for (resources.non_zero_requests), or what was measured
             as the round began and what pods of the round count for; of bandwidth what pods ask for, or what was
             measured if that is more.
         pods_allowed: float64[N], allocatable pods.
@@ -94,7 +94,7 @@ def by_column(values: Float64s) -> Float64s:
 
 
 def counted_amounts(
-    requests: Amounts,
+    pod_class: PodClass,
     foreseen: tuple[int, int] | None = None,
     utilisation: Utilisation = Utilisation.REQUESTED,
 ) -> Float64s:
@@ -103,8 +103,8 @@ def counted_amounts(
     Args:
         foreseen: cpu (milli-cores) and memory (bytes) that it is expected to use; None: unknown, so its requests count.
     """
-    bandwidth = min(dict(requests).get(BANDWIDTH, 0), MAX_NON_ZERO_REQUEST)
-    requested = np.array([*non_zero_requests(requests), bandwidth], dtype=np.float64)
+    bandwidth = min(dict(pod_class.requests).get(BANDWIDTH, 0), MAX_NON_ZERO_REQUEST)
+    requested = np.array([*pod_class.non_zero_requests, bandwidth], dtype=np.float64)
     if foreseen is None or utilisation is Utilisation.REQUESTED:
         return requested
     used = np.minimum(np.array([*foreseen, bandwidth], dtype=np.float64), MAX_NON_ZERO_REQUEST)

@@ -46,6 +46,12 @@ def short_amount(resource: str, amount: int, *, round_up: bool = False) -> str:
     return short_bytes(amount, round_up=round_up) if is_bytes(resource) else str(amount)
 
 
+def requested_amount(resource: str, amount: int) -> str:
+    """A quantity that is read as the same amount, short where that is possible: 1.5, 1001m, 16Gi."""
+    is_exact = amount % 10 == 0 or amount < 1000 if resource == CPU else written_amount(resource, amount) == amount
+    return short_amount(resource, amount) if is_exact else exact_amount(resource, amount)
+
+
 def short_bytes(amount: int, *, round_up: bool = False) -> str:
     """Bytes with at most two digits after the point: 1.5Gi."""
     for suffix, unit in _BINARY:

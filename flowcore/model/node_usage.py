@@ -14,7 +14,7 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Attributes:
         amounts: what they request, without the number of pods.
-        cpu, memory: milli-cores and bytes as the cost model counts them (snapshot.py ``non_zero_requests``).
+        cpu, memory: milli-cores and bytes as the cost model counts them (resources.py ``non_zero_requests``).
         ports, volumes: host ports and volumes that any of them holds.
     """
 

@@ -18,7 +18,7 @@ from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ClaimingPod, ExtendedRequests
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, Unrequested, non_zero_requests
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import ClaimVolume, Volumes
@@ -91,6 +91,13 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     contends_for_volumes: bool = False
     #: The node that others nominated it for, in a round; "": none. It is better than any other (costs/wishes.py).
     wish: str = ""
+    #: What costs count for its containers that request no cpu or memory; filters do not read it.
+    unrequested: Unrequested = ()
+
+    @property
+    def non_zero_requests(self) -> tuple[int, int]:
+        """Cpu (milli-cores) and memory (bytes) that costs count for it."""
+        return non_zero_requests(self.requests, self.unrequested)
 
     @property
     def fits_by_amounts(self) -> bool:
@@ -135,6 +142,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     node_name: str = ""
     #: Seconds since the epoch, from metadata.creationTimestamp; 0 when unknown.
     created: float = 0.0
+    #: Of its spec, from metadata.generation; 0 when unknown. Conditions name it.
+    generation: int = 0
     #: Succeeded or Failed: holds no room any more.
     terminal: bool = False
     #: Has a deletionTimestamp: keeps its room until it is gone, is never placed anew.
@@ -163,6 +172,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unschedulable_message: str = ""
     #: The reason of that condition.
     unschedulable_reason: str = ""
+    #: Whether that condition is about an older spec, as its observedGeneration says.
+    unschedulable_is_old: bool = False
     #: Seconds since the epoch since when it waits to be placed, by that condition; 0 before the first try to place it.
     unschedulable_since: float = 0.0
     #: The version of it that was read, for writes that no other version is to get; "" for a pod with a node.

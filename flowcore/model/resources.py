@@ -20,9 +20,18 @@ BANDWIDTH = "networking.thalweg/bandwidth"
 #: Columns that every array of amounts starts with; extended resources follow, sorted by name.
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
+#: What costs count for a container that requests none, so that such pods spread too: kube-scheduler's
+#: DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
+DEFAULT_MILLI_CPU_REQUEST, DEFAULT_MEMORY_REQUEST = 100, 200 * 1024 * 1024
+#: Larger requests count as this: sums over the pods of a node then stay within int64 and exact as floats.
+MAX_NON_ZERO_REQUEST = 2**50
+
 #: Resource name -> amount, sorted by name, zeros left out: hashable and shared between pods.
 Amounts = tuple[tuple[str, int], ...]
-#: The same before rounding, in billionths: sums are rounded once, at the end, as kube-scheduler does.
+#: Cpu (milli-cores) and memory (bytes) that costs count for a pod's containers that request none; (): it has one
+#: container, so that its requests tell.
+Unrequested = tuple[int, ...]
+#: Amounts before rounding, in billionths: sums are rounded once, at the end, as kube-scheduler does.
 NanoList = dict[str, int]
 
 _QUALIFIED = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -108,11 +117,16 @@ def pod_total(
             raise_to(peak, running)
     raise_to(total, peak)
     for name, amount in pod_level.items():
-        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
+        if is_pod_level(name):
             total[name] = amount
     add(total, overhead)
     total.pop(PODS, None)  # one pod is one pod, whatever it writes there
     return total
+
+
+def is_pod_level(name: str) -> bool:
+    """Whether a pod may request this as a whole: resource/helpers.go (IsSupportedPodLevelResource)."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 def to_amounts(total: NanoList) -> Amounts:
@@ -123,6 +137,32 @@ def to_amounts(total: NanoList) -> Amounts:
         if amount > 0 and is_counted(name)
     )
     return tuple(sorted(rounded))
+
+
+def beyond_requests(requests: Amounts, unrequested: Unrequested) -> tuple[int, int]:
+    """Cpu (milli-cores) and memory (bytes) that costs count for a pod beyond what it requests."""
+    if unrequested:
+        return unrequested[0], unrequested[1]
+    amounts = dict(requests)
+    cpu = 0 if amounts.get(CPU) else DEFAULT_MILLI_CPU_REQUEST
+    return cpu, 0 if amounts.get(MEMORY) else DEFAULT_MEMORY_REQUEST
+
+
+def non_zero_requests(requests: Amounts, unrequested: Unrequested) -> tuple[int, int]:
+    """Cpu (milli-cores) and memory (bytes) that costs count for a pod.
+
+    Source: kube-scheduler framework/types.go (calculateResource) and plugins/noderesources/resource_allocation.go.
+
+    Args:
+        requests: of the pod, or what it uses on its node.
+        unrequested: see ``PodClass``.
+    """
+    amounts = dict(requests)
+    if unrequested:
+        cpu, memory = amounts.get(CPU, 0) + unrequested[0], amounts.get(MEMORY, 0) + unrequested[1]
+    else:
+        cpu, memory = amounts.get(CPU) or DEFAULT_MILLI_CPU_REQUEST, amounts.get(MEMORY) or DEFAULT_MEMORY_REQUEST
+    return min(cpu, MAX_NON_ZERO_REQUEST), min(memory, MAX_NON_ZERO_REQUEST)
 
 
 def capped(amounts: Iterable[tuple[str, int]]) -> Amounts:

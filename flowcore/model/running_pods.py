@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, Unrequested
 
 
 class EvictionKind(StrEnum):
@@ -77,6 +78,14 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         return self.signature.namespace
 
 
+class HeldRoom(NamedTuple):
+    """What a pod holds on a node that ends or is about to leave; see ``Pod`` and ``PodClass``."""
+
+    node: str
+    usage: Amounts
+    unrequested: Unrequested = ()
+
+
 class GangDisruption(msgspec.Struct, frozen=True, gc=False):
     """What may leave of a running gang. Source: ``disruptionMode`` of PodGroup (KEP-5710).
 
@@ -116,7 +125,7 @@ class RunningPods:
         budgets: PodDisruptionBudget -> how many more pods may be evicted now.
         gangs: running gangs by name.
         moves: of the last hour.
-        terminating: node and usage of each pod that still holds room there, and ends or is about to leave.
+        terminating: of each pod that still holds room, and ends or is about to leave.
         places: names of nodes where places wait for replacements.
     """
 
@@ -124,5 +133,5 @@ class RunningPods:
     budgets: Mapping[str, int] = field(default_factory=dict)
     gangs: Mapping[str, GangDisruption] = field(default_factory=dict)
     moves: tuple[RecentMove, ...] = ()
-    terminating: tuple[tuple[str, Amounts], ...] = ()
+    terminating: tuple[HeldRoom, ...] = ()
     places: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
+from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.cluster.pods_to_come import ComingPods
@@ -24,7 +24,7 @@ from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod, excluding_nodes, with_wish
 from flowcore.model.policies import Delivery, PodsToComeMode, Policy
 from flowcore.model.queues import QueueState, QueueUsage
-from flowcore.model.resources import PODS, Amounts, capped
+from flowcore.model.resources import PODS, Amounts, capped, non_zero_requests
 
 #: Lower than any pod's priority.
 LOWEST_PRIORITY = -(2**31)
@@ -70,7 +70,8 @@ def pod_on_node(store: UsageStore, pod: Pod, since: float) -> PodOnNode:
     Args:
         since: when it started there, in seconds since the epoch; 0: it is on its way.
     """
-    return PodOnNode(pod.key, since, store.foreseen(pod.usage_class) or non_zero_requests(pod.usage))
+    requested = non_zero_requests(pod.usage, pod.pod_class.unrequested)
+    return PodOnNode(pod.key, since, store.foreseen(pod.usage_class) or requested)
 
 
 def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gangs: tuple[str, ...] = ()) -> PendingPod:

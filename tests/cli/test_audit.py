@@ -509,7 +509,7 @@ def test_the_page_for_a_browser(tmp_path: Path) -> None:
     assert text.count("<svg") >= 2
     assert "<script" not in text
     assert "http" not in text
-    assert 'aria-label="now 4: at least 2 by a plan, at most 2"' in text
+    assert 'aria-label="now 4: a plan avoids 2, no plan more than 2"' in text
     (closed,) = re.findall(r"<section><h2>Who closed the room, and when</h2>.*?</section>", text, re.DOTALL)
     assert "The room of 1 pod is free" in closed
     cells = re.findall(r"<td[^>]*>(.*?)</td>", closed)

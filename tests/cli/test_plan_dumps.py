@@ -190,7 +190,7 @@ def test_it_says_what_every_plan_leaves() -> None:
     pods = [pod(f"p{number}", "1") for number in range(2)]
     for each in pods:
         each["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "2"
-    sentence = "1 pod has no node, asking for 2 GPUs; no plan leaves fewer"
+    sentence = "1 pod has no node and asks for 2 GPUs; no plan leaves fewer"
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()[2] == sentence
     listed = thalweg("plan", "-f", "-", "-n", "default", stdin=as_list([gpus, *pods])).stdout.splitlines()
     assert listed[2] == f"in the whole cluster {sentence}"

@@ -126,6 +126,31 @@ def test_budgets_are_kept(allowed: int | None, leaves: bool) -> None:  # noqa: F
     assert len(named) == (allowed is None)
 
 
+def in_system(manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": "kube-system"}}
+
+
+def test_nobody_is_preempted_in_kube_system() -> None:
+    """As the operator may not. `why` says so, and a pod of another namespace leaves in its place."""
+    system = in_system(running("low"))
+    answer = plan_of(node("a"), system, URGENT)
+    assert (answer["evicted"], answer["placements"]) == ({}, {})
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), system, URGENT]})
+    why = thalweg("why", "urgent", "-f", "-", stdin=dump)
+    assert "kube-system/low: it is in kube-system, where Thalweg evicts nobody" in why.stdout
+    answer = plan_of(node("a"), node("b"), system, running("high", on="b", priority=10), URGENT)
+    assert answer["evicted"].keys() == {"default/high"}
+
+
+def test_nobody_is_moved_in_kube_system() -> None:
+    """Nor is anybody proposed to be, for whoever waits."""
+    system = in_system(running("q", "2", on="b"))
+    answer = plan_of(node("a"), node("b"), running("p", "2"), system, LARGE, arguments=("--reschedule",))
+    assert answer["evicted"].keys() == {"default/p"}
+    answer = plan_of(node("a"), node("b"), in_system(running("p", "2")), system, LARGE, arguments=("--reschedule",))
+    assert (answer["evicted"], answer["placements"]) == ({}, {})
+
+
 def test_a_gang_leaves_as_a_whole() -> None:
     """Nobody is left behind that is of no use without the others."""
     gang = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}

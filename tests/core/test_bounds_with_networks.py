@@ -10,7 +10,7 @@ from support.all_plans import all_plans
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.arrays.snapshot import Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
@@ -59,7 +59,7 @@ def _beside_a_network(cluster: Snapshot, policies: Mapping[str, Policy]) -> Iter
             cost += price if row is None else _ARCS[row]
             if row is not None:
                 used[row] += cluster.vector(waiting.pod_class.requests)
-                assumed[row] += np.array(non_zero_requests(waiting.pod_class.requests))
+                assumed[row] += np.array(waiting.pod_class.non_zero_requests)
         changed = cluster.with_usage(used, assumed, cluster.ports, cluster.pod_index)
         if any((changed.free[row] < 0).any() or nodes.count(row) > 2 for row in range(len(used))):
             continue

@@ -15,7 +15,7 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Delivery, Policy, PreemptionMode, PreemptionPolicy
-from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.model.running_pods import HeldRoom, RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.round import run_round
 
@@ -46,7 +46,7 @@ def crowded(pending: Sequence[PendingPod], *held: tuple[int, bool]) -> Snapshot:
     nodes = ["n", "m"] if held else ["n"]
     usage = [("n", low.usage, ()), *(("m", amounts(cpu), ()) for cpu, _ in held)]
     cluster = snapshot([node(name) for name in nodes], pending, usage, now=1000.0)
-    terminating = tuple(("m", amounts(cpu)) for cpu, ends in held if ends)
+    terminating = tuple(HeldRoom("m", amounts(cpu)) for cpu, ends in held if ends)
     return replace(cluster, running=RunningPods((low,), terminating=terminating))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
 from flowcore.cluster.assembly import build_snapshot, to_snapshot
 from flowcore.cluster.changes import ClusterChanges
@@ -20,7 +20,7 @@ from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
-from flowcore.model.resources import BASE_RESOURCES
+from flowcore.model.resources import BASE_RESOURCES, non_zero_requests
 from flowcore.model.volumes import ClaimVolume, StorageClass, key_of
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -146,7 +146,10 @@ def expected(cluster: Cluster) -> dict[str, Any]:
         "allocatable": {name: [dict(node.allocatable).get(r, 0) for r in resources] for name, node in known.items()},
         "used": {name: [used(name, resource) for resource in resources] for name in known},
         "non_zero_requested": {
-            name: np.array([non_zero_requests(pod.usage) for pod in on[name]]).reshape(-1, 2).sum(axis=0).tolist()
+            name: np.array([non_zero_requests(pod.usage, pod.pod_class.unrequested) for pod in on[name]])
+            .reshape(-1, 2)
+            .sum(axis=0)
+            .tolist()
             for name in known
         },
         "ports": {name: frozenset(p for pod in on[name] for p in pod.pod_class.host_ports) for name in known},

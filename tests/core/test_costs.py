@@ -57,7 +57,7 @@ def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_
     """One positive integer a node, whatever the pods and nodes are like."""
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
     for found in group(cluster.pending, cluster.pod_index):
-        size = counted_amounts(found.pod_class.requests)
+        size = counted_amounts(found.pod_class)
         arcs = MODELS[model].arc_costs(found.pod_class, size, load_of(cluster), given_weights)
         assert (arcs.dtype, arcs.shape) == (np.int64, (len(cluster.table.nodes),))
         assert (arcs > 0).all()

@@ -401,11 +401,14 @@ def _rows(name: str) -> list[list[str]]:
         (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods have no node; no plan leaves fewer than 60"),
         (
             LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
-            "1,066 pods have no node, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",
+            (
+                "1,066 pods have no node and ask for 2,060 GPUs; "
+                "every plan leaves at least 1,066 pods, and requests for 2,058 GPUs"
+            ),
         ),
         (
             LeftAtLeast(1, 1, "example.com/fpga", 1, 1),
-            "1 pod has no node, asking for 1 example.com/fpga; no plan leaves fewer",
+            "1 pod has no node and asks for 1 example.com/fpga; no plan leaves fewer",
         ),
     ],
 )

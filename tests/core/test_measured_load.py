@@ -115,9 +115,9 @@ def test_measured_bandwidth_replaces_the_annotation(utilisation: Utilisation) ->
 )
 def test_a_pod_counts_for_what_is_foreseen(utilisation: Utilisation, expected: list[int]) -> None:
     """And for its requests where nothing is foreseen."""
-    requests = amounts(1000, GI)
-    assert counted_amounts(requests, (200, 3 * GI), utilisation).tolist() == expected
-    assert counted_amounts(requests, None, utilisation).tolist() == [1000, GI, 0]
+    pod_class = PodClass(amounts(1000, GI))
+    assert counted_amounts(pod_class, (200, 3 * GI), utilisation).tolist() == expected
+    assert counted_amounts(pod_class, None, utilisation).tolist() == [1000, GI, 0]
 
 
 def test_pods_that_use_differently_are_not_interchangeable() -> None:

@@ -86,8 +86,11 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
     told = await scene.api.wait_for(
         scene.path(name), lambda each: condition(each, "DisruptionTarget").get("reason") == "PreemptionByScheduler"
     )
-    message = f"Evicted from node {node} for {scene.namespace}/u."
-    assert condition(told, "DisruptionTarget")["message"] == message
+    preemptor = await scene.api.get(scene.path("u"))
+    message = f"Preempted by pod {preemptor['metadata']['uid']} on node {node}"
+    said = condition(told, "DisruptionTarget")
+    assert said["message"] == f"{scheduler}: preempting to accommodate a higher priority pod"
+    assert said["observedGeneration"] == told["metadata"]["generation"]
 
     async def heard() -> bool:
         return ("Preempted", message) in [(each["reason"], each["message"]) for each in await scene.events_of(name)]
@@ -95,9 +98,10 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
     await until(heard, 30, lambda: "the Event Preempted")
     await scene.api.wait_for(scene.path("u"), lambda each: each["status"].get("nominatedNodeName") == node)
     if scheduler == SCHEDULER_NAME:
-        await scene.api.wait_for(
+        waits = await scene.api.wait_for(
             scene.path("u"), lambda each: condition(each, "PodScheduled").get("reason") == "WaitingForVictims"
         )
+        assert condition(waits, "PodScheduled")["observedGeneration"] == waits["metadata"]["generation"]
     await scene.operator.kill()
     await scene.operator.start()
     await scene.wait_for_round("later")

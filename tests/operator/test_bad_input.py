@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.bad_input import FIRST_REFUSED, BadInput
 from thalweg_operator.api.watches.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics
 
@@ -126,7 +126,7 @@ def test_terms_of_running_pods_beyond_the_limit_are_counted(monkeypatch: pytest.
             pod = Pod(namespace, f"p{number}", f"u{number}", PodClass(), node_name="n", constraints=rules)
             sink.upsert(pod)
             sink.upsert(msgspec.structs.replace(pod, started=1.0))
-    assert [(each["field"], each["name"]) for each in logs if each["event"] == "input refused"] == [
+    assert [(each["field"], each["name"]) for each in logs if each["event"] == FIRST_REFUSED] == [
         ("spec.affinity", "mallory/p1")
     ]
     count = metrics.registry.get_sample_value

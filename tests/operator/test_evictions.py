@@ -185,7 +185,10 @@ async def test_other_answers(case: Case) -> None:
     assert (case.server.evicted, case.server.posts) == (["p"], 5)
 
 
-PREEMPTED = Evict(POD, "Evicted from node n for ns/u.", Departure.PREEMPTION)
+PREEMPTED = Evict(
+    msgspec.structs.replace(POD, generation=3), "Preempted by pod uid-u on node n", Departure.PREEMPTION,
+    "thalweg: preempting to accommodate a higher priority pod",
+)  # fmt: skip
 
 
 async def test_a_dry_run_evicts_nobody(case: Case) -> None:
@@ -202,7 +205,7 @@ async def test_a_preempted_pod_is_told_for_whom_it_leaves(case: Case) -> None:
     assert case.server.evicted == ["p"]
     (condition,) = case.server.conditions
     assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
-    assert condition["message"] == PREEMPTED.message
+    assert (condition["message"], condition["observedGeneration"]) == (PREEMPTED.condition, 3)
     await case.told(1)
     assert [(event["reason"], event["message"]) for event in case.server.events] == [("Preempted", PREEMPTED.message)]
 

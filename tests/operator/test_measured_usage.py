@@ -24,7 +24,6 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.poller import UsagePoller
 
-from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.cluster.usage_samples import PodOnNode
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -144,7 +143,7 @@ class Driven:
 
     def expected(self, node: str) -> MeasuredLoad:
         """The load of a node, from all pods there and on their way there."""
-        cluster, ledger, estimate = self.state.cluster, self.state.ledger, non_zero_requests(SMALL.requests)
+        cluster, ledger, estimate = self.state.cluster, self.state.ledger, SMALL.non_zero_requests
         estimate = self.usage.store.foreseen(IMAGE) or estimate
         there = [
             PodOnNode(each.key, each.started, estimate) for each in cluster.pods.values() if each.node_name == node

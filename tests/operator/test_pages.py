@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.callers import opened
 from thalweg_listener import listening
-from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.bad_input import FIRST_REFUSED, BadInput
 from thalweg_operator.health import PAGE_LIMITS, pages
 from thalweg_operator.metrics import Metrics
 
@@ -104,6 +104,4 @@ async def test_wrong_paths_and_methods_are_counted_and_logged_once() -> None:
                 assert (await page.get("/healthz", "POST"))[0] == 405
         assert (await page.get("/healthz", "HEAD"))[0] == 200
         assert page.refused() == {"path": 6}
-    assert [(line["event"], line["kind"], line["field"]) for line in lines] == [
-        ("input refused", "page request", "path")
-    ]
+    assert [(line["event"], line["kind"], line["field"]) for line in lines] == [(FIRST_REFUSED, "page request", "path")]

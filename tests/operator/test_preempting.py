@@ -63,7 +63,8 @@ async def test_an_urgent_pod_gets_its_room(scheduler: str) -> None:
     assert scene.nominated == {"ns/u": "n0"}
     assert scene.told["u"] == f"Waiting for ns/{victim} to terminate on n0."
     assert scene.codes["u"] == WAITING_FOR_VICTIMS
-    assert scene.asked[0].write.message == "Evicted from node n0 for ns/u."
+    preemptor = scene.state.pods["ns/u"].uid
+    assert scene.asked[0].write.message == f"Preempted by pod {preemptor} on node n0"
     scene.change(victim, deleting=True)
     await scene.turn()
     assert not scene.bound

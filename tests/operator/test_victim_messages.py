@@ -29,11 +29,12 @@ def full_node(namespaces: Sequence[str]) -> EvictionScene:
 
 
 async def test_a_victim_of_another_namespace() -> None:
-    """The victim learns the preemptor's UID, the preemptor the victim's; the log has both names."""
+    """The victim learns the UID of the preemptor, the preemptor that of the victim; the log has the names."""
     scene = full_node(["other"])
     await scene.turn(2)
     (eviction,) = scene.asked
-    assert eviction.write.message == "Evicted from node n0 for pod uid-u."
+    assert eviction.write.message == "Preempted by pod uid-u on node n0"
+    assert eviction.write.condition == "thalweg: preempting to accommodate a higher priority pod"
     assert eviction.write.preemptors == "ns/u"
     assert scene.told["u"] == "Waiting for pod uid-other to terminate on n0."
     eviction.refused(REFUSED, Answer.REFUSED)
@@ -44,11 +45,11 @@ async def test_a_victim_of_another_namespace() -> None:
 
 
 async def test_a_victim_of_the_same_namespace() -> None:
-    """Both learn the names, and why the API server refuses."""
+    """The preemptor learns the name, and why the API server refuses."""
     scene = full_node(["ns"])
     await scene.turn(2)
     (eviction,) = scene.asked
-    assert eviction.write.message == "Evicted from node n0 for ns/u."
+    assert eviction.write.message == "Preempted by pod uid-u on node n0"
     eviction.refused(REFUSED, Answer.REFUSED)
     assert scene.told["u"] == f"Waiting for ns/low to terminate on n0. It cannot be evicted now: ns/low: {REFUSED}"
 
@@ -62,10 +63,7 @@ async def test_victims_of_several_namespaces() -> None:
         each.done()
     scene.tick()
     messages = {each.pod.key: each.write.message for each in scene.asked if not each.write.dry_run}
-    assert messages == {
-        "ns/low": "Evicted from node n0 for ns/u.",
-        "other/low": "Evicted from node n0 for pod uid-u.",
-    }
+    assert messages == dict.fromkeys(("ns/low", "other/low"), "Preempted by pod uid-u on node n0")
 
 
 async def test_a_victim_of_another_namespace_that_does_not_terminate() -> None:

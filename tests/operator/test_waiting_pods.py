@@ -114,7 +114,7 @@ async def test_told_after_a_moment(case: tuple[Case, ConditionWriter]) -> None:
     made, told = case
     made.state.upsert_pod(pod())
     told.put(WriteCondition(pod(), "no room", "Unschedulable"))
-    assert told._due() == ([], [])
+    assert told._take_due(1) == []
     made.now = TOLD_AFTER
     await made.written(1)
     await until(lambda: made.events, 10, lambda: "the event")
@@ -122,6 +122,39 @@ async def test_told_after_a_moment(case: tuple[Case, ConditionWriter]) -> None:
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
     assert condition["message"] == event["message"] == "no room"
     assert event["involvedObject"]["uid"] == "uid-p"
+
+
+async def test_the_spec_that_a_condition_is_about(case: tuple[Case, ConditionWriter]) -> None:
+    """As kube-scheduler names it, and anew where the spec has changed since and the reason has not."""
+    made, told = case
+    made.state.upsert_pod(pod(generation=2))
+    told.put(WriteCondition(pod(generation=2), "no room", "Unschedulable", after=0.0))
+    await made.written(1)
+    assert made.patches[0][1]["observedGeneration"] == 2
+    changed = pod(
+        generation=3,
+        unschedulable_message="no room",
+        unschedulable_reason="Unschedulable",
+        unschedulable_since=1.0,
+        unschedulable_is_old=True,
+    )
+    made.state.upsert_pod(changed)
+    told.put(WriteCondition(changed, "no room", "Unschedulable", after=0.0))
+    made.now = 100.0
+    await made.written(2)
+    assert made.patches[1][1]["observedGeneration"] == 3
+    told.put(WriteCondition(msgspec.structs.replace(changed, unschedulable_is_old=False), "no room", "Unschedulable"))
+    assert not told._wanted
+
+
+async def test_devices_that_get_ready(case: tuple[Case, ConditionWriter]) -> None:
+    """The Event is kube-scheduler's of that time, and no warning."""
+    made, told = case
+    made.state.upsert_pod(pod())
+    told.put(WriteCondition(pod(), "its devices on n are not ready: x", "WaitingForDevices", after=0.0))
+    await made.written(1)
+    await until(lambda: made.events, 10, lambda: "the event")
+    assert [(each["reason"], each["type"]) for each in made.events] == [("BindingConditionsPending", "Normal")]
 
 
 async def test_many_that_no_node_takes_are_told_at_once(case: tuple[Case, ConditionWriter]) -> None:
@@ -143,8 +176,19 @@ async def test_a_namespace_with_many_leaves_room_in_line(case: tuple[Case, Condi
     for number in range(1000):
         made.state.upsert_pod(pod(f"p{number}"))
         told.put(WriteCondition(pod(f"p{number}"), "no room", "Unschedulable", after=0.0))
-    first, again = told._due()
-    assert (len(first), again) == (module._IN_LINE, [])
+    assert len(told._take_due(1)) == module._IN_LINE
+
+
+async def test_namespaces_take_turns_where_reasons_change(case: tuple[Case, ConditionWriter]) -> None:
+    """However many pods of one namespace have another reason: as many as may be written are of all of them."""
+    _, told = case
+    for name, count in (("many", 50), ("few", 2)):
+        for number in range(count):
+            changed = pod(f"p{number}", namespace=name)
+            told._written[changed.key] = module._Written(changed.uid, "before", 0.0, event_only=False)
+            told.put(WriteCondition(changed, "no room", "Unschedulable", after=0.0))
+    assert [key.partition("/")[0] for key in told._take_due(6)] == ["many", "few", "many", "few", "many", "many"]
+    assert told._take_due(0) == []
 
 
 async def test_pods_that_cannot_be_told_hold_up_no_others(case: tuple[Case, ConditionWriter]) -> None:
@@ -204,18 +248,17 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
     await made.written(1)
     await until(lambda: not told._sending, 10, lambda: "the answer")
     told.put(WriteCondition(made.state.pods["ns/p"], "0", "Unschedulable"))
-    assert told._due() == ([], [])
+    assert told._take_due(1) == []
     made.now = 2.0
     await made.written(2)
     await until(lambda: not told._sending, 10, lambda: "the answer")
     for number in range(1, 6):
         made.now += 1.0
         told.put(WriteCondition(made.state.pods["ns/p"], str(number), "Unschedulable"))
-        assert told._due() == ([], [])
+        assert told._take_due(1) == []
     made.now = 2.0 + module._REWRITE_INTERVAL
     made.state.upsert_pod(pod("new"))
-    told._wanted["ns/new"] = module._Wanted("uid-new", "x", "Unschedulable", made.now, steered=False)
-    assert told._due() == (["ns/new"], ["ns/p"])
+    told.put(WriteCondition(pod("new"), "x", "Unschedulable", after=0.0))
     await made.written(4)
     assert [(name, condition["message"]) for name, condition in made.patches[2:]] == [("new", "x"), ("p", "5")]
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace as with_fields
 from thalweg.dumps.reader import read_dump
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.policies import Policy
 from flowcore.planning.round import Placement, Unplaced, run_one_by_one
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
@@ -126,7 +126,7 @@ def without(after: Snapshot, placements: Sequence[Placement]) -> Snapshot:
     for each in placements:
         node, pod_class = places[each.node], each.pod.pod_class
         used[node] -= after.vector(pod_class.requests)
-        assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod_class.requests), 0)
+        assumed[node] = np.maximum(assumed[node] - pod_class.non_zero_requests, 0)
         ports[node] = ports.get(node, frozenset()) - frozenset(pod_class.host_ports)
     removed = [(each.node, each.pod.signature) for each in placements]
     return after.with_usage(used, assumed, ports, after.pod_index.with_changes((), removed))

@@ -7,10 +7,11 @@ from itertools import product
 import numpy as np
 from support.all_plans import all_plans
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy
+from flowcore.model.resources import non_zero_requests
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import Objective
@@ -36,7 +37,7 @@ def beside(cluster: Snapshot, leavers: Mapping[RunningPod, str]) -> Snapshot:
             if name:
                 row = cluster.table.index[name]
                 used[row] += sign * cluster.vector(pod.usage)
-                assumed[row] += sign * np.array(non_zero_requests(pod.usage))
+                assumed[row] += sign * np.array(non_zero_requests(pod.usage, pod.pod_class.unrequested))
     return cluster.with_usage(used, assumed, cluster.ports, cluster.pod_index)
 
 

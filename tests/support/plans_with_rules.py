@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 from support.plans_with_leavers import beside, priced_demands
 
-from flowcore.cluster.arrays.snapshot import Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
@@ -33,7 +33,7 @@ def _with_placements(snapshot: Snapshot, demands: Sequence[Demand], placed: Mapp
     for (number, node), count in placed.items():
         group = demands[number].group
         used[node] += demands[number].requests * count
-        assumed[node] += np.array(non_zero_requests(group.pod_class.requests)) * count
+        assumed[node] += np.array(group.pod_class.non_zero_requests) * count
         come += [(snapshot.table.nodes[node].name, group.signature)] * count
     return snapshot.with_usage(used, assumed, snapshot.ports, snapshot.pod_index.with_changes(come))
 

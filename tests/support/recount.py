@@ -38,10 +38,12 @@ def _excess(cluster: Cluster, node: str, reservations: Sequence[Reservation]) ->
     """What pods that wait on a node need beyond what their victims there hold."""
     coming, leaving = NodeUsageSums(), NodeUsageSums()
     for reservation in reservations:
-        coming.change(reservation.pod.pod_class.requests, PodClass(), 1)
+        pod_class = reservation.pod.pod_class
+        coming.change(pod_class.requests, PodClass(unrequested=pod_class.unrequested), 1)
     for victim in sorted({key for each in reservations for key in each.victims}):
         if cluster.pods[victim].node_name == node:
-            leaving.change(cluster.pods[victim].usage, PodClass(), 1)
+            pod = cluster.pods[victim]
+            leaving.change(pod.usage, PodClass(unrequested=pod.pod_class.unrequested), 1)
     return Excess(
         tuple((name, max(0, amount - leaving.amounts[name])) for name, amount in coming.amounts.items()),
         max(0, coming.pods - leaving.pods),

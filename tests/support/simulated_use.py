@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, non_zero_requests
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
@@ -88,12 +88,12 @@ class _Truth:
             share = of_kind * random.Random(f"{self._seed} {pod.key}").lognormvariate(0, 0.2)
             self._shares[pod.key] = share
         now = random.Random(f"{self._seed} {pod.key} {age}").lognormvariate(0, 0.1)
-        return non_zero_requests(pod.pod_class.requests)[0] * share * now
+        return pod.pod_class.non_zero_requests[0] * share * now
 
     def memory(self, pod: PendingPod) -> int:
         """Bytes."""
         kind = random.Random(f"{self._seed} memory {self.kind(pod)}")
-        return int(non_zero_requests(pod.pod_class.requests)[1] * kind.uniform(0.3, 0.9))
+        return int(pod.pod_class.non_zero_requests[1] * kind.uniform(0.3, 0.9))
 
 
 def simulate(
@@ -179,7 +179,7 @@ class _Run:
         arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
         for key, each in () if self._samples_alone else self._running.items():
             estimate = self._store.foreseen(self._truth.kind(each.pod))
-            asked = non_zero_requests(each.pod.pod_class.requests)
+            asked = each.pod.pod_class.non_zero_requests
             arrivals[each.node].append(PodOnNode(key, (each.began + 1) * _TICK, estimate or asked))
         loads = [self._store.measured_load(node.name, arrivals[node.name], now) for node in self._table.nodes]
         return np.array([[np.nan if each is None else each for each in load.amounts] for load in loads])

@@ -63,7 +63,7 @@ def test_devices_of_nodes(data: ViewData) -> None:
     """Of how many a node has, how many claims have, and how many the round adds; slices out of date do not count."""
     answer = nodes(data)
     assert answer.names == ["a", "b", "c"]
-    assert answer.resources[DEVICES] == ResourceColumns("", [4, 3, 0], [2, 0, 0], [0, 3, 0])
+    assert (answer.resources[DEVICES], answer.unsearched) == (ResourceColumns("", [4, 3, 0], [2, 0, 0], [0, 3, 0]), 0)
     assert [name for name in answer.resources if name.endswith("devices")] == [DEVICES]
 
 
@@ -74,7 +74,9 @@ def test_only_so_many_drivers_are_told_one_by_one(data: ViewData, monkeypatch: p
     assert DEVICES not in resources
     assert resources["other drivers' devices"] == ResourceColumns("", [4, 3, 0], [2, 0, 0], [0, 3, 0])
     monkeypatch.setattr(node_devices, "_MOST_PODS", 0)
-    assert nodes(data).resources["other drivers' devices"].planned == [0, 0, 0]
+    unsearched = nodes(data)
+    assert unsearched.resources["other drivers' devices"].planned == [0, 0, 0]
+    assert unsearched.unsearched == 1, "and it is said of how many the devices are not counted"
 
 
 def test_a_round_with_nodes_of_its_own(data: ViewData) -> None:
@@ -82,7 +84,7 @@ def test_a_round_with_nodes_of_its_own(data: ViewData) -> None:
     plan = data.rounds.find(0)
     assert plan is not None
     plan.nodes = []
-    assert node_devices.node_devices(data, plan) == {}
+    assert node_devices.node_devices(data, plan).by_driver == {}
 
 
 def test_claims_of_a_pod(data: ViewData) -> None:

@@ -77,7 +77,7 @@ def _bar(finding: AuditFinding) -> str:
         parts.append(f'<rect class="{kind}" x="{start}" y="0" width="{end - start}" height="24"/>')
         start = end
     figures = figure_texts(finding.resource, (finding.now, finding.at_least, finding.at_most))
-    caption = "now {}: at least {} by a plan, at most {}".format(*figures)
+    caption = "now {}: a plan avoids {}, no plan more than {}".format(*figures)
     return (
         f'<figure><svg viewBox="0 0 {_WIDTH} 24" width="{_WIDTH}" height="24" role="img" aria-label="{caption}">'
         f"{''.join(parts)}</svg><figcaption>{caption}</figcaption></figure>"

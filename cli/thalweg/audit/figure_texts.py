@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from flowcore.model.amount_text import is_bytes, short_amount
+
+#: Titles of the figures that a plan shows, and that no plan goes beyond.
+AVOIDED: Final = ("A PLAN AVOIDS", "NO PLAN MORE THAN")
 
 
 def figure_texts(resource: str, figures: Iterable[int | None]) -> list[str]:

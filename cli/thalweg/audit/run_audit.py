@@ -20,7 +20,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import seconds_of
 from thalweg.audit.audit_page import audit_page
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
-from thalweg.audit.figure_texts import figure_texts
+from thalweg.audit.figure_texts import AVOIDED, figure_texts
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
@@ -123,7 +123,7 @@ def show(answer: AuditAnswer) -> None:
         (finding.name, *figure_texts(finding.resource, (finding.now, finding.at_least, finding.at_most)))
         for finding in answer.findings
     ]
-    print_table(console, ("FINDING", "NOW", "AT LEAST", "AT MOST"), rows)
+    print_table(console, ("FINDING", "NOW", *AVOIDED), rows)
     for finding, lines in _with_plans(answer):
         console.print(f"\n{as_sentence(finding.sentence)}", markup=False)
         for line in lines:

@@ -10,7 +10,7 @@ from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import moment_text
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
-from thalweg.audit.figure_texts import figure_texts
+from thalweg.audit.figure_texts import AVOIDED, figure_texts
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
@@ -38,7 +38,7 @@ def show(answer: RegretAnswer) -> None:
         return
     span = f"{moment_text(answer.time[0])} to {moment_text(answer.time[-1])}"
     console.print(f"{counted(len(answer.time), 'audit')} from {span}\n", markup=False)
-    print_table(console, ("FINDING", "AT LEAST", "LOWEST", "HIGHEST", "AT MOST"), map(_line, answer.lines))
+    print_table(console, ("FINDING", AVOIDED[0], "LOWEST", "HIGHEST", AVOIDED[1]), map(_line, answer.lines))
     if closed := closed_table(answer.closed, answer.time[-1]):
         console.print()
         print_table(console, CLOSED_HEAD, closed)

@@ -44,8 +44,9 @@ def audit(
 ) -> None:
     """Show what the placement of pods costs, whoever placed them: how much better a plan of the same cluster is.
 
-    Each finding has what a plan does, with its steps, and what no plan does. AT LEAST is what the steps show. AT MOST
-    follows from prices of room, which -o json has. tools/verify_audit.py of the repository checks both without Thalweg.
+    NOW is what there is of a finding. A PLAN AVOIDS so much of it: its steps are printed below. NO PLAN MORE THAN so
+    much: that follows from prices of room, which -o json has. Where both are equal the figure is exact.
+    tools/verify_audit.py of the repository checks both without Thalweg.
 
     Everything that runs goes on running in these plans. A running pod moves only if it has a controller, no local
     storage and no volume claims, is not of a DaemonSet, and no PodDisruptionBudget stands against it. There is room for

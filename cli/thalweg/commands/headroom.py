@@ -37,7 +37,7 @@ _SCALE_UPS, _UNNEEDED = 3, 10
 @click.option("--write", type=click.Choice(["ProvisioningRequest"]),
               help="Print the object that asks cluster-autoscaler for nodes for a gang, all or none, with its "
                    "PodTemplates. Nothing is created.")  # fmt: skip
-@options.output
+@options.nodes_listed
 @options.watch
 def headroom(
     source: SourceOptions,

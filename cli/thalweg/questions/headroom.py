@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 from rich.console import Console
 
-from flowcore.model.amount_text import counted, short_amount
+from flowcore.model.amount_text import counted, requested_amount
 from flowcore.planning.problem.left_at_least import counted_amount
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
-from thalweg.terminal.tables import print_table
+from thalweg.terminal.tables import print_names, print_table
 from thalweg.terminal.telling import tell_note
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
@@ -31,18 +33,24 @@ def run_headroom(source: SourceOptions, asked: HeadroomQuery, output: str, *, wa
         named = asked.like if "/" in asked.like or not asked.like else f"{namespace}/{asked.like}"
         return msgspec.structs.replace(asked, like=named, namespace=namespace)
 
-    tell(source, QUESTION, query, show, output=output, watch=watch)
+    put = names if output == "name" else partial(show, wide=output == "wide")
+    tell(source, QUESTION, query, put, output=output, watch=watch)
 
 
-def show(answer: HeadroomAnswer) -> None:
-    """Prints an answer for people."""
+def names(answer: HeadroomAnswer) -> None:
+    """Prints the nodes that take more pods; where none are counted, those that are worth nothing now."""
+    nodes = [] if answer.unneeded is None else answer.unneeded.nodes
+    print_names(f"node/{name}" for name in (nodes if answer.fits is None else answer.nodes))
+
+
+def show(answer: HeadroomAnswer, *, wide: bool = False) -> None:
+    """Prints an answer for people; ``wide``: with all nodes, names and moves."""
     console = stdout_console()
     for note in answer.notes:
         tell_note(note)
     if answer.fits is not None:
-        asks = (
-            ", ".join(f"{short_amount(name, value)} {name}" for name, value in answer.requests.items()) or "no resource"
-        )
+        asked = [f"{requested_amount(name, value)} {name}" for name, value in answer.requests.items()]
+        asks = ", ".join(asked) or "no resource"
         least = "at least " if answer.at_least else ""
         where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
         claims = f" and claims {', '.join(answer.claims)}" if answer.claims else ""
@@ -51,16 +59,19 @@ def show(answer: HeadroomAnswer) -> None:
         console.print(f"{room}; each requests {asks}{claims}{taints}", markup=False)
         if answer.reason:
             console.print(f"no room for one more: {answer.reason}", markup=False)
+        if wide and answer.nodes:
+            console.print()
+            print_table(console, ("NODE", "MORE PODS"), [(name, f"{more:,}") for name, more in answer.nodes.items()])
     if answer.fits is None or answer.tried:
         if answer.fits is not None:
             console.print()
-        _show_new_nodes(console, answer)
+        _show_new_nodes(console, answer, wide=wide)
     if answer.unneeded is not None:
         console.print()
-        _show_unneeded(console, answer.unneeded)
+        _show_unneeded(console, answer.unneeded, wide=wide)
 
 
-def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
+def _show_new_nodes(console: Console, answer: HeadroomAnswer, *, wide: bool) -> None:
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
         return
@@ -76,7 +87,7 @@ def _show_new_nodes(console: Console, answer: HeadroomAnswer) -> None:
                 f"{'at most ' if scale_up.at_most else ''}{scale_up.count}",
                 scale_up.like,
                 _worth(scale_up.pods, scale_up.amount, answer.resource),
-                _some(scale_up.places, scale_up.pods),
+                _some(scale_up.places, scale_up.pods, wide=wide),
             )
             for scale_up in answer.scale_ups
         ]
@@ -98,7 +109,7 @@ def _worth(pods: float, amount: float, resource: str) -> str:
     return f"{shown} with {counted_amount(resource, round(amount, 1))}" if amount else shown
 
 
-def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
+def _show_unneeded(console: Console, unneeded: UnneededNodes, *, wide: bool) -> None:
     if not unneeded.nodes:
         tried = f", by {counted(unneeded.plans, 'plan')}" if unneeded.plans else ""
         console.print(f"no node was found that is worth nothing{tried}")
@@ -110,14 +121,15 @@ def _show_unneeded(console: Console, unneeded: UnneededNodes) -> None:
     console.print(
         f"drain {without}: in a plan without {without} every pod that has a node keeps one; {moved} would move"
     )
-    rows = [(pod, moved.from_node, moved.to_node) for pod, moved in list(unneeded.moves.items())[:_MAX_MOVES]]
+    moves = list(unneeded.moves.items())[: None if wide else _MAX_MOVES]
+    rows = [(pod, moved.from_node, moved.to_node) for pod, moved in moves]
     if rows:
         print_table(console, ("POD", "FROM", "TO"), rows)
     if unneeded.pods > len(rows):
-        console.print(f"and {unneeded.pods - len(rows)} more")
+        console.print(f"and {unneeded.pods - len(rows)} more" + ("" if wide else "; -o wide has all"))
 
 
-def _some(names: list[str], count: int) -> str:
-    shown = names[:_MAX_NAMES]
+def _some(names: list[str], count: int, *, wide: bool) -> str:
+    shown = names[: None if wide else _MAX_NAMES]
     more = count - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more and shown else "" if shown else f"{count} hidden")

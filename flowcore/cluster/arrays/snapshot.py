@@ -28,7 +28,7 @@ from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.queues import QueueState
 from flowcore.model.resource_claims import DeviceTaker
-from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
+from flowcore.model.resources import PODS, Amounts, Unrequested, beyond_requests, non_zero_requests
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels, domain_value
 from flowcore.model.volumes import Volumes
@@ -36,13 +36,8 @@ from flowcore.model.volumes import Volumes
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-#: Requests that the cost model counts for a pod without requests, so that such pods spread too:
-#: kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
-DEFAULT_MILLI_CPU_REQUEST, DEFAULT_MEMORY_REQUEST = 100, 200 * 1024 * 1024
 #: Bytes of cached label columns, twice. At 12,500 nodes a column has 50 kB, and more with many values.
 _LABEL_CACHE_BYTES = 2**26
-#: Larger requests count as this: sums over the pods of a node then stay within int64 and exact as floats.
-MAX_NON_ZERO_REQUEST = 2**50
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +161,7 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
         unschedulable_reason: why the place cannot be taken whatever room there is; "": perhaps it can. All fields but
             the key are empty then.
         queue: name of the FlowQueue that its usage counts for; "": none.
+        unrequested: see ``PodClass``.
     """
 
     key: str = ""
@@ -177,6 +173,12 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
     has_left: bool = False
     unschedulable_reason: str = ""
     queue: str = ""
+    unrequested: Unrequested = ()
+
+    @property
+    def non_zero_usage(self) -> tuple[int, int]:
+        """Cpu (milli-cores) and memory (bytes) that costs count for it."""
+        return non_zero_requests(self.usage, self.unrequested)
 
 
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
@@ -220,7 +222,7 @@ class Snapshot:
         generation: of the cluster's state; a plan names the generation that it was made from.
         now: seconds since the epoch, an argument like any other.
         allocatable, used: int64[N, R]; ``used`` includes reservations and may exceed ``allocatable``.
-        non_zero_requested: int64[N, 2], cpu and memory as the cost model counts them (see DEFAULT_MILLI_CPU_REQUEST).
+        non_zero_requested: int64[N, 2], cpu and memory as the cost model counts them (``non_zero_requests``).
         ports: host ports in use, by position of the node; without the nodes where there are none.
         storage: read by filters on volumes.
         pod_index: running pods and reservations, as rules between pods see them.
@@ -267,6 +269,17 @@ class Snapshot:
         free = np.asfortranarray(self.allocatable - self.used)
         free.flags.writeable = False
         return free
+
+    @cached_property
+    def most_beyond_requests(self) -> tuple[int, int]:
+        """Cpu (milli-cores) and memory (bytes) that costs count for a pod beyond its requests.
+
+        The most of any pod that waits or may leave.
+        """
+        running = () if self.running is None else self.running.pods
+        classes = {pod.pod_class for pod in self.pending} | {pod.pod_class for pod in running}
+        beyond = [beyond_requests(each.requests, each.unrequested) for each in classes]
+        return max((cpu for cpu, _ in beyond), default=0), max((memory for _, memory in beyond), default=0)
 
     def of_nodes(self, rows: Int64s) -> Snapshot:
         """A part of the nodes, for computations on each node by itself."""
@@ -331,10 +344,3 @@ def _gather(values: NDArray[Any], positions: Int64s, missing: int) -> NDArray[An
     known = positions >= 0
     gathered[known] = values[positions[known]]
     return gathered
-
-
-def non_zero_requests(requests: Amounts) -> tuple[int, int]:
-    """Cpu (milli-cores) and memory (bytes) that the cost model counts for a pod."""
-    amounts = dict(requests)
-    cpu, memory = amounts.get(CPU, 0) or DEFAULT_MILLI_CPU_REQUEST, amounts.get(MEMORY, 0) or DEFAULT_MEMORY_REQUEST
-    return min(cpu, MAX_NON_ZERO_REQUEST), min(memory, MAX_NON_ZERO_REQUEST)

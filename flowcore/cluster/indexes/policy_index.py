@@ -60,10 +60,13 @@ class PolicyIndex:
         policies: accepted policies in any order, without the built-in default.
         own_namespace: Thalweg's; "" where it runs in no namespace. There and in kube-system no policy with delivery
             Extender governs a pod: the cluster and Thalweg need those pods, so they never wait for Thalweg.
+
+    Attributes:
+        system_namespaces: these two. Nobody is evicted there.
     """
 
     def __init__(self, policies: Iterable[Policy] = (), own_namespace: str = "") -> None:
-        self._system_namespaces = frozenset({"kube-system", own_namespace} - {""})
+        self.system_namespaces = frozenset({"kube-system", own_namespace} - {""})
         self._ordered = by_precedence([BUILT_IN, *policies])
         self._read = LabelsRead.by(self._ordered)
         #: By scheduler name and by the labels that are read.
@@ -135,7 +138,7 @@ class PolicyIndex:
         return matching
 
     def _is_system(self, namespace_labels: Labels) -> bool:
-        return value_of(namespace_labels, _NAMESPACE_NAME) in self._system_namespaces
+        return value_of(namespace_labels, _NAMESPACE_NAME) in self.system_namespaces
 
     def age(self) -> None:
         """Drops the answers that were not read since the last call but one. To be called now and then."""

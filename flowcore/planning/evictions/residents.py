@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, non_zero_requests
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.problem.result import Placement
 
@@ -106,6 +106,12 @@ class Residents:
     def priorities(self) -> Int64s:
         """int64[V]."""
         return np.array([kind.pod_class.priority for kind in self.kind_list], dtype=np.int64)[self.kinds]
+
+    @cached_property
+    def counted(self) -> Int64s:
+        """int64[V, 2]: what each counts for, in the columns of ``Snapshot.non_zero_requested``."""
+        counted = [non_zero_requests(kind.usage, kind.pod_class.unrequested) for kind in self.kind_list]
+        return np.array(counted, dtype=np.int64).reshape(-1, 2)[self.kinds]
 
     @cached_property
     def evictable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

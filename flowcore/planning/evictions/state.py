@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -385,7 +385,7 @@ class EvictionState:
         for resident in gone:
             pod, node = residents.pods[resident], int(residents.nodes[resident])
             used[node] -= residents.usage[resident]
-            assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
+            assumed[node] = np.maximum(assumed[node] - residents.counted[resident], 0)
             removed.append((nodes[node].name, pod.signature))
             if pod.pod_class.host_ports or pod.pod_class.volumes:
                 # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
@@ -398,7 +398,7 @@ class EvictionState:
 
         def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
             used[node] += amounts
-            assumed[node] += np.array(non_zero_requests(pod_class.requests), dtype=np.int64)
+            assumed[node] += np.array(pod_class.non_zero_requests, dtype=np.int64)
             if pod_class.host_ports:
                 ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
             placed.append((nodes[node].name, signature))

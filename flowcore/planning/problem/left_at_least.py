@@ -53,10 +53,13 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
             return f"{wait}; how few a plan must leave is not known: {weak}" if weak else ""
         if not self.amount:
             return f"{wait}; no plan leaves fewer" + ("" if self.pods == self.waiting else f" than {self.pods:,}")
-        exact = (self.pods, self.amount) == (self.waiting, self.asked)
+        asked = f"{wait} and {'asks' if self.waiting == 1 else 'ask'} for {counted_amount(self.resource, self.asked)}"
+        if (self.pods, self.amount) == (self.waiting, self.asked):
+            return f"{asked}; no plan leaves fewer"
         pods = "1 pod" if self.pods == 1 else f"{self.pods:,} pods"
-        than = "" if exact else f" than {pods} or {counted_amount(self.resource, self.amount)}"
-        return f"{wait}, asking for {counted_amount(self.resource, self.asked)}; no plan leaves fewer{than}"
+        return (
+            f"{asked}; every plan leaves at least {pods}, and requests for {counted_amount(self.resource, self.amount)}"
+        )
 
     @property
     def sentence_of_all(self) -> str:

@@ -340,9 +340,9 @@ def _room_with_leavers(snapshot: Snapshot) -> Int64s | None:
     if snapshot.running is None or not snapshot.running.terminating:
         return None
     room = snapshot.free.copy()
-    for node, usage in snapshot.running.terminating:
-        if node in snapshot.table.index:
-            room[snapshot.table.index[node]] += snapshot.vector(usage)
+    for held in snapshot.running.terminating:
+        if held.node in snapshot.table.index:
+            room[snapshot.table.index[held.node]] += snapshot.vector(held.usage)
     return room
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.costs.shares.shares import Shares
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement
@@ -183,7 +183,7 @@ def _without(snapshot: Snapshot, placements: Sequence[Placement]) -> Snapshot:
     for placement in placements:
         row, pod_class = snapshot.table.index[placement.node], placement.pod.pod_class
         used[row] -= snapshot.vector(pod_class.requests)
-        assumed[row] -= non_zero_requests(pod_class.requests)
+        assumed[row] -= pod_class.non_zero_requests
         if row in ports:
             ports[row] -= set(pod_class.host_ports)
     index = snapshot.pod_index.with_changes((), ((each.node, each.pod.signature) for each in placements))

@@ -10,6 +10,8 @@ import structlog
 from thalweg_operator.metrics import Metrics
 
 _log = structlog.get_logger()
+#: The line of the log.
+FIRST_REFUSED = "input refused, and more of the kind and field are counted without a line"
 
 
 class BadInput:
@@ -31,4 +33,4 @@ class BadInput:
         self._metrics.refused_inputs.labels(kind, field).inc()
         if (kind, field) not in self._logged:
             self._logged.add((kind, field))
-            _log.warning("input refused", kind=kind, field=field, name=name, problem=problem)
+            _log.warning(FIRST_REFUSED, kind=kind, field=field, name=name, problem=problem)

@@ -18,13 +18,17 @@ binding says. The API server refuses it with 409, and the pod is looked at again
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import TypeAlias
 
 import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
+from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
 from thalweg_operator.api.writes.events import EventWriter, timestamp
@@ -35,6 +39,8 @@ from thalweg_operator.reservations.effects import WriteCondition
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
+#: A condition as JSON.
+Condition: TypeAlias = dict[str, str | int]
 #: Seconds between two looks at what is due.
 _LOOK_EVERY = 0.05
 #: Reasons of a namespace in line at once that were not tried yet: those that fail hold up no others.
@@ -96,6 +102,12 @@ class ConditionWriter:
         self._per_second, self._clock = per_second, shell.clock
         self._queue = WriteQueue("reasons", _CONCURRENCY, self._try, metrics, backoff)
         self._wanted: dict[str, _Wanted] = {}
+        #: When a look at them is due, in which order they came, and their keys. That look finds what changed since.
+        self._by_time: list[tuple[float, int, str]] = []
+        self._numbers = count()
+        #: Keys of those that are due, by namespace: of pods never told before, and of others.
+        self._first: dict[str, deque[str]] = {}
+        self._again: OrderedDict[str, deque[str]] = OrderedDict()
         #: What is in the queue. A newer reason takes its place with the next try.
         self._sending: dict[str, _Wanted] = {}
         self._written: dict[str, _Written] = {}
@@ -114,11 +126,14 @@ class ConditionWriter:
         if written is not None:
             due = max(due, written.next_from)
         if wanted is not None and wanted.uid == pod.uid:
+            if due < wanted.due:
+                heappush(self._by_time, (due, next(self._numbers), pod.key))
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, min(due, wanted.due), steered)
         elif not _is_told(pod, effect) and (
             written is None or written.reason != reason or not (steered or written.event_only)
         ):
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, due, steered)
+            heappush(self._by_time, (due, next(self._numbers), pod.key))
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -131,9 +146,8 @@ class ConditionWriter:
         rewrites = 0.0
         while True:
             await asyncio.sleep(_LOOK_EVERY)
-            first, again = self._due()
             rewrites = min(rewrites, 1.0) + self._per_second * _LOOK_EVERY
-            for key in [*first, *again[: int(rewrites)]]:
+            for key in self._take_due(int(rewrites)):
                 wanted = self._wanted.pop(key)
                 pod = self._shell.pod_to_tell(key, wanted.uid)
                 if pod is None or _is_told(pod, wanted):
@@ -142,30 +156,53 @@ class ConditionWriter:
                 self._sending[key] = wanted
                 self._queue.put(key, pod.namespace)
 
-    def _due(self) -> tuple[list[str], list[str]]:
-        """Keys of pods to tell now: those never told before, as many as may stand in line, and the others."""
+    def _take_due(self, most_again: int) -> list[str]:
+        """Keys of pods to tell now: those never told before, as many as may stand in line, and some of the others.
+
+        It costs as much as there is to tell, however many wait to be told.
+
+        Args:
+            most_again: of the others at most.
+        """
         now = self._clock()
-        if now - self._pruned_at >= _PRUNE_EVERY:
-            self._pruned_at = now
-            self._written = {
-                key: written for key, written in self._written.items() if key in self._shell.cluster.waiting
-            }
-            self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
+        self._prune(now)
+        while self._by_time and self._by_time[0][0] <= now:
+            key = heappop(self._by_time)[2]
+            due = self._again if key in self._written else self._first
+            due.setdefault(key.partition("/")[0], deque()).append(key)
         in_line = Counter(key.partition("/")[0] for key in self._sending if key not in self._written)
-        first: list[str] = []
-        again: list[tuple[int, str]] = []
-        for key, wanted in self._wanted.items():
-            if wanted.due > now or key in self._sending:
+        keys = list[str]()
+        for namespace in list(self._first):
+            keys += self._take_of(self._first, namespace, _IN_LINE - in_line[namespace], now)
+        most = len(keys) + most_again
+        while self._again and len(keys) < most:
+            namespace = next(iter(self._again))
+            self._again.move_to_end(namespace)  # namespaces take turns
+            keys += self._take_of(self._again, namespace, 1, now)
+        return keys
+
+    def _take_of(self, due: dict[str, deque[str]], namespace: str, most: int, now: float) -> list[str]:
+        keys, taken = due[namespace], list[str]()
+        while keys and len(taken) < most:
+            key = keys.popleft()
+            wanted = self._wanted.get(key)
+            if wanted is None or wanted.due > now:
                 continue
-            namespace = key.partition("/")[0]
-            if key in self._written:
-                again.append((in_line[namespace], key))  # by place within their namespace: namespaces take turns
-            elif in_line[namespace] < _IN_LINE:
-                first.append(key)
+            if key in self._sending:
+                # It is looked at again once the one before is answered.
+                heappush(self._by_time, (now, next(self._numbers), key))
             else:
-                continue
-            in_line[namespace] += 1
-        return first, [key for _, key in sorted(again)]
+                taken.append(key)
+        if not keys:
+            del due[namespace]
+        return taken
+
+    def _prune(self, now: float) -> None:
+        if now - self._pruned_at < _PRUNE_EVERY:
+            return
+        self._pruned_at, waiting = now, self._shell.cluster.waiting
+        self._written = {key: written for key, written in self._written.items() if key in waiting}
+        self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in waiting}
 
     async def _try(self, key: str, _tries: int) -> Outcome:
         wanted = self._sending[key] = self._wanted.pop(key, self._sending[key])
@@ -182,12 +219,14 @@ class ConditionWriter:
     async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
         self._mark_written(pod, wanted, event_only=False)
         if pod.gated or not wanted.steered:
-            condition = {
+            condition: Condition = {
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": "SchedulingGated" if pod.gated else wanted.condition,
                 "message": wanted.reason,
             }
+            if pod.generation:
+                condition["observedGeneration"] = pod.generation
             if not pod.unschedulable_since:
                 # Also over what the API server wrote for a gate: the time there says since when it could be planned.
                 condition["lastTransitionTime"] = timestamp()
@@ -205,7 +244,10 @@ class ConditionWriter:
                     return outcome
                 # The pod itself may not be changed. Its Event says it, once.
                 self._mark_written(pod, wanted, event_only=True)
-        self._events.write(pod, "FailedScheduling", wanted.reason, action="Scheduling", warning=True)
+        if wanted.condition == WAITING_FOR_DEVICES:  # kube-scheduler's Event of that time
+            self._events.write(pod, "BindingConditionsPending", wanted.reason, action="Scheduling")
+        else:
+            self._events.write(pod, "FailedScheduling", wanted.reason, action="Scheduling", warning=True)
         self._metrics.told.inc()
         return Finished.ANSWERED
 
@@ -215,7 +257,7 @@ class ConditionWriter:
         next_from = self._clock() + (_SECOND_AFTER if is_first else _REWRITE_INTERVAL)
         self._written[pod.key] = _Written(pod.uid, wanted.reason, next_from, event_only)
 
-    async def _patch(self, pod: Pod, condition: dict[str, str]) -> None:
+    async def _patch(self, pod: Pod, condition: Condition) -> None:
         version = {"resourceVersion": pod.resource_version} if pod.resource_version else {}
         body = msgspec.json.encode({"metadata": {"uid": pod.uid} | version, "status": {"conditions": [condition]}})
         path = pod_path(pod.namespace, pod.name, "status")
@@ -224,6 +266,8 @@ class ConditionWriter:
 
 def _is_told(pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
     """Whether the pod's condition says it already. The reason of a pod that kube-scheduler holds is not ours."""
-    return pod.unschedulable_message == wanted.reason and (
-        pod.gated or wanted.steered or pod.unschedulable_reason == wanted.condition
-    )
+    if pod.unschedulable_message != wanted.reason:
+        return False
+    if wanted.steered:
+        return True
+    return not pod.unschedulable_is_old and (pod.gated or pod.unschedulable_reason == wanted.condition)

@@ -146,13 +146,15 @@ class Evictor(QueuedWriter[Evict]):
     async def _write_condition(self, write: Evict, path: str) -> None:
         """Says on the pod who comes in its place. A pod that is gone by then, or a lost write, does without."""
         reason = _PREEMPTED if write.departure is Departure.PREEMPTION else f"{write.departure.value}ByThalweg"
-        condition = {
+        condition: dict[str, str | int] = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": reason,
-            "message": write.message,
+            "message": write.condition or write.message,
             "lastTransitionTime": timestamp(),
         }
+        if write.pod.generation:
+            condition["observedGeneration"] = write.pod.generation
         body = msgspec.json.encode({"metadata": {"uid": write.pod.uid}, "status": {"conditions": [condition]}})
         try:
             await self._api_client.request("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)

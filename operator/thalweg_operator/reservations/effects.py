@@ -165,7 +165,8 @@ class Evict(_Effect, frozen=True, gc=False):
     """Evict a running pod, through the Eviction API.
 
     Attributes:
-        message: a sentence for the pod's Event and its condition DisruptionTarget.
+        message: a sentence for the pod's Event.
+        condition: the message of its condition DisruptionTarget; "": the same.
         departure: why it leaves.
         dry_run: only ask whether the API server would evict it.
         gang: the partial gang that is ended by this; None: there is none.
@@ -175,6 +176,7 @@ class Evict(_Effect, frozen=True, gc=False):
     pod: Pod
     message: str
     departure: Departure
+    condition: str = ""
     dry_run: bool = False
     gang: GangKey | None = None
     preemptors: str = ""

@@ -32,6 +32,7 @@ export function Nodes() {
       <span class="scale"><span class="swatch none" aria-hidden="true"></span> has none</span>
     </div>
     <${Problem} error=${error} loading=${loading} data=${data} />
+    ${data?.unsearched ? html`<p class="quiet">The devices of ${plural(data.unsearched, "placed pod")} are not counted: only those of the first 2,000 pods with claims are.</p>` : null}
     ${data && !data.names.length ? html`<${Empty}>There are no nodes.<//>` : null}
     ${parts ? html`
       <div class="map-and-side">

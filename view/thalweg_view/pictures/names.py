@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flowcore.model.amount_text import is_bytes, short_amount
+from flowcore.model.amount_text import is_bytes, requested_amount
 from flowcore.model.resources import BANDWIDTH, CPU, Amounts
 
 _MEASURES: Final = {CPU: "milli-cores", BANDWIDTH: "bits per second"}
@@ -17,4 +17,4 @@ def unit_of(resource: str) -> str:
 
 def class_name(requests: Amounts) -> str:
     """What pods of a class ask for, such as "4 cpu, 16Gi memory, 1 nvidia.com/gpu"."""
-    return ", ".join(f"{short_amount(name, amount)} {name}" for name, amount in requests) or "no requests"
+    return ", ".join(f"{requested_amount(name, amount)} {name}" for name, amount in requests) or "no requests"

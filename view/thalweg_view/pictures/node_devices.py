@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from flowcore.model.resource_claims import DeviceTaker
 from flowcore.planning.plan_document import PlanDocument
@@ -16,18 +15,28 @@ from thalweg_view.view_data import ViewData
 _MOST_PODS: Final = 2000
 
 
-def node_devices(data: ViewData, plan: PlanDocument | None) -> dict[str, tuple[DeviceUse, DeviceUse]]:
-    """Devices by driver, before the round's placements and with them.
+class NodeDevices(NamedTuple):
+    """Devices of the nodes.
 
-    A round with nodes of its own has none: its claims are not known.
+    Attributes:
+        by_driver: before the round's placements and with them.
+        unsearched: pods that the round places whose devices are not among them.
     """
+
+    by_driver: dict[str, tuple[DeviceUse, DeviceUse]]
+    unsearched: int
+
+
+def node_devices(data: ViewData, plan: PlanDocument | None) -> NodeDevices:
+    """Devices by driver. A round with nodes of its own has none: its claims are not known."""
     if plan is not None and plan.nodes is not None:
-        return {}
+        return NodeDevices({}, 0)
     objects = data.scenario.cluster.devices
     before = device_use(objects)
-    takers = tuple(islice(_takers(data, plan), _MOST_PODS)) if plan is not None else ()
-    after = device_use(objects, takers) if takers else before
-    return {driver: (use, after[driver]) for driver, use in before.items() if use.published.keys() != {""}}
+    takers = tuple(_takers(data, plan)) if plan is not None else ()
+    after = device_use(objects, takers[:_MOST_PODS]) if takers else before
+    by_driver = {driver: (use, after[driver]) for driver, use in before.items() if use.published.keys() != {""}}
+    return NodeDevices(by_driver, max(0, len(takers) - _MOST_PODS) if by_driver else 0)
 
 
 def _takers(data: ViewData, plan: PlanDocument) -> Iterator[DeviceTaker]:

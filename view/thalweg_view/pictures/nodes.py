@@ -56,6 +56,8 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
         pods: numbers of pods that run there.
         resources: by name, those that any node offers. ``DRIVER devices`` are those in ResourceSlices of a driver that
             the node alone reaches, those of all but 16 drivers together; used are those that claims have.
+        unsearched: pods with claims that the round places, beyond the first 2,000: their devices are not in
+            ``resources``.
     """
 
     names: list[str]
@@ -68,6 +70,7 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
     pods: list[int]
     labels: list[str]
     resources: dict[str, ResourceColumns]
+    unsearched: int = 0
 
 
 def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> NodesAnswer:
@@ -93,7 +96,8 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
         )
         for name in sorted({name for each in allocatable for name in each})
     }
-    for driver, (before, after) in node_devices(data, plan).items():
+    devices = node_devices(data, plan)
+    for driver, (before, after) in devices.by_driver.items():
         resources[devices_of(driver)] = ResourceColumns(
             "",
             [before.published[node.name] for node in nodes],
@@ -113,4 +117,5 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
         [node.pods for node in nodes],
         grouping_labels(nodes),
         resources,
+        devices.unsearched,
     )

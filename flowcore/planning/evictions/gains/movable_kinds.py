@@ -171,7 +171,7 @@ def unit_of(residents: Residents, movable: Int64s, snapshot: Snapshot) -> tuple[
 
 
 def _unit(residents: Residents, every: Sequence[Int64s], snapshot: Snapshot) -> tuple[float, ...]:
-    sizes = [counted_amounts(residents.pods[alike[0]].pod_class.requests) for alike in every]
+    sizes = [counted_amounts(residents.pods[alike[0]].pod_class) for alike in every]
     return mean_size(sizes, [len(alike) for alike in every], [Load.of(snapshot)])
 
 
@@ -191,7 +191,7 @@ def _kinds(
         signature = _compiled(pod.signature, policies[pod.policy])
         pending.append(PendingPod(str(number), "", pod.pod_class, pod.policy, signature=signature))
     groups = group(pending, snapshot.pod_index)
-    sizes = [counted_amounts(each.pod_class.requests) for each in groups]
+    sizes = [counted_amounts(each.pod_class) for each in groups]
     numbers = [np.concatenate([members[int(pod.key)] for pod in each.pods]) for each in groups]
     data = DataPrices(snapshot)
     kinds = []

@@ -11,7 +11,8 @@ from typing import Self
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.model.resources import non_zero_requests
 from flowcore.model.running_pods import RunningPods
 
 
@@ -35,11 +36,11 @@ class TerminatingPods:
         index = snapshot.table.index
         room, counted = np.zeros_like(snapshot.used), np.zeros_like(snapshot.non_zero_requested)
         unsettled = np.zeros(len(index), dtype=np.bool_)
-        for name, usage in running.terminating:
-            if name in index:
-                room[index[name]] += snapshot.vector(usage)
-                counted[index[name]] += np.array(non_zero_requests(usage), dtype=counted.dtype)
-        terminating = (name for name, _ in running.terminating)
+        for held in running.terminating:
+            if held.node in index:
+                room[index[held.node]] += snapshot.vector(held.usage)
+                counted[index[held.node]] += np.array(non_zero_requests(held.usage, held.unrequested))
+        terminating = (held.node for held in running.terminating)
         unsettled[[index[name] for name in (*terminating, *running.places) if name in index]] = True
         return cls(room, counted, unsettled)
 

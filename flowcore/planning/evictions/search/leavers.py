@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.planning.evictions.eligibility import MoveEligibility, highest_preempting
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
@@ -45,10 +45,8 @@ def _with_residents(
     used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
 
     def change(chosen: Int64s, nodes: Int64s, sign: int) -> None:
-        _, first, size_of = np.unique(residents.sizes[chosen], return_index=True, return_inverse=True)
-        counted = [non_zero_requests(residents.pods[resident].usage) for resident in chosen[first].tolist()]
         np.add.at(used, nodes, sign * residents.usage[chosen])
-        np.add.at(assumed, nodes, sign * np.array(counted, dtype=np.int64).reshape(-1, 2)[size_of])
+        np.add.at(assumed, nodes, sign * residents.counted[chosen])
 
     gone, came = np.array(without, dtype=np.int64), np.array(list(more), dtype=np.int64).reshape(-1, 2)
     change(gone, residents.nodes[gone], -1)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.model.cost_policy import Utilisation
+from flowcore.model.resources import CPU, MEMORY
 from flowcore.planning.problem.bounds.least_arc import least_arc
 from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.bounds.rules_beside import rules_beside
@@ -114,20 +115,28 @@ class ResidentRoom:
         if potential.utilisation is not Utilisation.REQUESTED:  # it is not known how much there can be in use
             return np.zeros(len(self.before.free))
         least = self.emptied.load(potential.utilisation)
-        curvature = potential.curvature(_fullest(self.before.load(potential.utilisation)))
+        curvature = potential.curvature(_fullest(self.before))
         taken = np.column_stack([least.taken, least.pods])
         increase = curvature @ (counted * counted / 2) + (curvature * taken) @ counted
         return np.maximum(increase - _ROUNDING, 0.0)
 
 
-def _fullest(before: Load) -> Load:
+def _fullest(capacity: FreeCapacity) -> Load:
     """No node is fuller than this by what pods request, whatever the plan: all that comes has its requests there.
 
-    A pod without a request counts as some default, and there are at most as many pods as a node allows.
+    Pods may count for more than their requests, and there are at most as many as a node allows.
+
+    Args:
+        capacity: before the plan.
     """
+    before = capacity.load(Utilisation.REQUESTED)
     pods = np.maximum(before.pods_allowed, before.pods)
-    counted = np.array([DEFAULT_MILLI_CPU_REQUEST, DEFAULT_MEMORY_REQUEST, 0.0])
-    taken = np.maximum(before.capacity, before.taken) + pods[:, np.newaxis] * counted
+    beyond = np.array([*capacity.snapshot.most_beyond_requests, 0.0])
+    free = np.zeros_like(before.taken)
+    for column, name in enumerate((CPU, MEMORY)):
+        free[:, column] = np.maximum(capacity.free[:, capacity.snapshot.resources.index(name)], 0)
+    free[:, 2] = np.maximum(before.capacity[:, 2] - before.taken[:, 2], 0)
+    taken = before.taken + free + pods[:, np.newaxis] * beyond
     return Load(before.table, before.capacity, taken, before.pods_allowed, pods)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import Utilisation
@@ -148,10 +148,12 @@ def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, dema
         pods += most
     np.minimum(pods, np.maximum(start.pods_allowed, start.pods), out=pods)
     if utilisation is Utilisation.REQUESTED:
-        # Pods take no more than what is free, and each that requests nothing counts as a default.
-        for column, (name, default) in enumerate(((CPU, DEFAULT_MILLI_CPU_REQUEST), (MEMORY, DEFAULT_MEMORY_REQUEST))):
-            free = np.maximum(capacity.free[:, capacity.snapshot.resources.index(name)], 0)
-            most_taken = start.taken[:, column] + free + default * (pods - start.pods)
+        # Requests take no more than what is free, and containers without requests count for more.
+        for column, name in enumerate((CPU, MEMORY)):
+            resource = capacity.snapshot.resources.index(name)
+            free = np.maximum(capacity.free[:, resource], 0)
+            beyond = max(float(demand.counted[column] - demand.requests[resource]) for demand in demands)
+            most_taken = start.taken[:, column] + free + max(beyond, 0.0) * (pods - start.pods)
             taken[:, column] = np.minimum(taken[:, column], most_taken)
     return Load(start.table, start.capacity, taken, start.pods_allowed, pods)
 

@@ -207,8 +207,7 @@ def demands_of(
     }
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart)
     sizes = [
-        counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)
-        for group in groups
+        counted_amounts(group.pod_class, group.foreseen, policies[group.policy].cost.utilisation) for group in groups
     ]
     charge(())
     allowed, counts = [], []

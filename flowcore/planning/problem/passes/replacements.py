@@ -18,7 +18,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victim, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victim
 from flowcore.costs.model import Load
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
@@ -100,7 +100,7 @@ class _ClusterChange:
         """The pod has the place of its victim."""
         row, requests = self._snapshot.table.index[victim.node], pod.pod_class.requests
         self._used[row] += np.maximum(self._snapshot.vector(requests) - self._row(victim.usage), 0)
-        self._assumed[row] += np.maximum(_assumed(requests) - _assumed(victim.usage), 0)
+        self._assumed[row] += np.maximum(np.array(pod.pod_class.non_zero_requests) - victim.non_zero_usage, 0)
         if pod.pod_class.host_ports:
             self._ports[row] = self._ports.get(row, frozenset()) | frozenset(pod.pod_class.host_ports)
         if pod.pod_class.numa is not None and self._numa is not None:
@@ -134,7 +134,7 @@ class _ClusterChange:
         used, assumed, ports = self._used.copy(), self._assumed.copy(), dict(self._ports)
         # Where a sum was capped it is unknown what is left without the victim.
         used[row] -= np.where(used[row] < MAX_AMOUNT, self._row(victim.usage), 0)
-        assumed[row] = np.maximum(assumed[row] - _assumed(victim.usage), 0)
+        assumed[row] = np.maximum(assumed[row] - victim.non_zero_usage, 0)
         if victim.host_ports:
             ports[row] = ports.get(row, frozenset()) - frozenset(victim.host_ports)
         pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
@@ -154,10 +154,6 @@ class _ClusterChange:
         """int64[R]: what a victim uses, of the resources of the snapshot."""
         names = self._snapshot.resources
         return self._snapshot.vector(tuple((name, amount) for name, amount in usage if name in names))
-
-
-def _assumed(amounts: Amounts) -> Int64s:
-    return np.array(non_zero_requests(amounts), dtype=np.int64)
 
 
 def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> Snapshot | str:

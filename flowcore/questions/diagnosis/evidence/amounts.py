@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flowcore.model.amount_text import short_amount
+from flowcore.model.amount_text import requested_amount
 from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.rules.filters import node_affinity, node_name, node_resources_fit, taint_toleration
 from flowcore.rules.reasons.preemption import too_small
@@ -31,11 +31,11 @@ def amounts(pod: UnplacedCase) -> Iterator[str]:
             continue
         told = True
         largest = int(has.max())
-        most = f"the largest has {short_amount(resource, largest)}" if largest else "none has any"
+        most = f"the largest has {requested_amount(resource, largest)}" if largest else "none has any"
         yield f"It asks for {_amount(resource, asked[resource])}, more than {where}: {most}."
     if not told and meant.any() and bool(too_small(pod_class, snapshot)[np.flatnonzero(meant)].all()):
         yield "It asks for more than any node has of all resources at once, even when it is empty."
 
 
 def _amount(resource: str, amount: int) -> str:
-    return f"{short_amount(resource, amount)} {resource}"
+    return f"{requested_amount(resource, amount)} {resource}"

@@ -17,7 +17,9 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.occupancy import Excess
 from flowcore.model.pods import Pod
+from flowcore.model.resources import PODS
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.dynamic_resources import taker_on
@@ -167,12 +169,15 @@ def with_kept_rooms(snapshot: Snapshot, kept: Sequence[KeptRoom]) -> Snapshot:
         row = snapshot.table.index[room.node]
         by_row.setdefault(row, []).append(room)
         counted = _with_room(counted, room.pod, row)
-    used = counted.used.copy()
+    used, non_zero = counted.used.copy(), counted.non_zero_requested.copy()
     for row, rooms in by_row.items():
         leaving = {victim.key: victim for room in rooms for victim in room.awaited}
-        held = sum((snapshot.vector(victim.usage) for victim in leaving.values()), np.zeros_like(used[row]))
-        used[row] = snapshot.used[row] + np.maximum(counted.used[row] - snapshot.used[row] - held, 0)
-    return replace(counted, used=used)
+        excess = Excess.of((room.pod.pod_class for room in rooms), leaving.values())
+        more = snapshot.vector(excess.amounts)
+        more[snapshot.resources.index(PODS)] = excess.pods
+        used[row] = snapshot.used[row] + more
+        non_zero[row] += (excess.cpu, excess.memory)
+    return replace(counted, used=used, non_zero_requested=non_zero)
 
 
 def _with_room(snapshot: Snapshot, pod: PendingPod, row: int) -> Snapshot:

@@ -12,6 +12,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import (
     budgets_left,
     gang_disruption,
+    held_room,
     is_running,
     is_terminating,
     leaves_with,
@@ -145,7 +146,7 @@ class RunningPodsTracker:
             budgets_left(cluster, leaves),
             {name: gang_disruption(cluster, key, leaves) for name, key in gangs.items()},
             recent_moves(self._state, self._clock()),
-            tuple((pod.node_name, pod.usage) for pod in (*leaves, *terminating)),
+            tuple(map(held_room, (*leaves, *terminating))),
             tuple(sorted(places_of_replacements(self._state))),
         )
         return changes

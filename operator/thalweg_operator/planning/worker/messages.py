@@ -22,7 +22,7 @@ from flowcore.model.policies import DuringExecution, Policy
 from flowcore.model.queues import Queue, QueueUsage
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.resources import Amounts
-from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod
+from flowcore.model.running_pods import GangDisruption, HeldRoom, RecentMove, RunningPod
 from flowcore.planning.plan_document import (
     PlanClass,
     PlanDocument,
@@ -156,7 +156,7 @@ class RunningState(msgspec.Struct):
     budgets: dict[str, int] = {}
     gangs: dict[str, GangDisruption] = {}
     moves: tuple[RecentMove, ...] = ()
-    terminating: tuple[tuple[str, Amounts], ...] = ()
+    terminating: tuple[HeldRoom, ...] = ()
     places: tuple[str, ...] = ()
 
 

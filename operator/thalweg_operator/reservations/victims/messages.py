@@ -29,12 +29,23 @@ def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
     names = joined([named(pod, record.pod.namespace) for pod in pods])
     if record.departure is Departure.REPLACEMENT:
         message = f"{names} replaces this pod."
+    elif record.departure is Departure.PREEMPTION:
+        # kube-scheduler's words (framework/preemption/executor.go).
+        message = f"Preempted by {joined([f'pod {pod.uid}' for pod in pods])} on node {record.pod.node_name}"
     else:
         message = f"Evicted from node {record.pod.node_name} for {names}."
     place = ledger.reservations.get(place_key(record.pod))
     if place is not None:
-        message += f" Room for its replacement is reserved on node {place.node}."
+        message = f"{message.removesuffix('.')}. Room for its replacement is reserved on node {place.node}."
     return message
+
+
+def disruption_message(ledger: Ledger, record: VictimRecord) -> str:
+    """Message of a victim's condition DisruptionTarget; "": that of its Event."""
+    if record.departure is not Departure.PREEMPTION:
+        return ""
+    scheduler = ledger.reservations[waiting_pods(record)[0]].pod.scheduler_name
+    return f"{scheduler}: preempting to accommodate a higher priority pod"
 
 
 def preemptors(record: VictimRecord) -> str:

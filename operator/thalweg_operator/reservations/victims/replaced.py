@@ -35,6 +35,7 @@ def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
             signature=planned.signature,
             volumes=tuple(volume for volume in planned.pod_class.volumes if usage.volumes[volume] < 2),
             has_left=True,
+            unrequested=planned.pod_class.unrequested,
         )
     if pod.replaces is None:
         return None

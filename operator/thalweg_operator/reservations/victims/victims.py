@@ -233,8 +233,14 @@ def nomination_answered(state: VictimsState, write: Nominate) -> None:
 
 
 def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
-    message = messages.eviction_message(ledger, record)
-    return Evict(record.pod, message, record.departure, dry_run, preemptors=messages.preemptors(record))
+    return Evict(
+        record.pod,
+        messages.eviction_message(ledger, record),
+        record.departure,
+        messages.disruption_message(ledger, record),
+        dry_run,
+        preemptors=messages.preemptors(record),
+    )
 
 
 def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> None:

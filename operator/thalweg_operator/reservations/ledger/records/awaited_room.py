@@ -26,9 +26,7 @@ class _Node:
     @property
     def excess(self) -> Excess:
         """What the pods that wait need beyond what their victims hold."""
-        return Excess.of(
-            (pod.pod_class.requests for pod in self.coming.values()), (pod.usage for pod in self.leaving.values())
-        )
+        return Excess.of((pod.pod_class for pod in self.coming.values()), self.leaving.values())
 
 
 class AwaitedRoomIndex:

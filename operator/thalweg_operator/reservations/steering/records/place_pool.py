@@ -15,7 +15,7 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.resources import Amounts
+from flowcore.model.resources import Amounts, Unrequested
 from flowcore.model.selectors import domain_value, value_of
 
 _Place = TypeVar("_Place", bound=Hashable)
@@ -52,6 +52,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
     priority: int
     policy: str
     within: tuple[tuple[str, str | None], ...] = ()
+    unrequested: Unrequested = ()
 
     @classmethod
     def of(cls, place_key: PlaceKey) -> Size | None:
@@ -59,7 +60,8 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
         pod_class = place_key.pod_class
         if place_key.signature.constraints or pod_class.volumes or not pod_class.fits_by_amounts:
             return None
-        return cls(pod_class.requests, pod_class.priority, place_key.policy, place_key.within)
+        requests, unrequested = pod_class.requests, pod_class.unrequested
+        return cls(requests, pod_class.priority, place_key.policy, place_key.within, unrequested)
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
