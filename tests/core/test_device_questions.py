@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.device_clusters import API, GPU, Manifest, claim, claiming, slice_of
+from support.device_clusters import API, GPU, Manifest, allocated, claim, claiming, slice_of
 from support.scenario_state import NOW, manifest_node, scenario_of, state_of
 
 from flowcore.api.read_fields import read_fields
@@ -314,3 +314,17 @@ def test_a_redacted_template_makes_the_same_claims() -> None:
     for of_dump in (template, kept):
         scenario = cluster({"a": 3}, _new("p"), _new("q"), of_dump)
         assert len(plan_scenario(scenario, NOW).result.placements) == 1
+
+
+def test_why_names_a_claim_that_is_freed() -> None:
+    """There is nothing to do but to wait; that another pod reserves it is another matter."""
+    pod, held = claiming("waits")
+    held = {**API, "kind": "ResourceClaim", **allocated(held, "a", "gpu-0")}
+    closed = manifest_node("a", "z", cpu="16")
+    closed["spec"] = {"unschedulable": True}
+    answer = answer_why(cluster({"a": 1, "b": 1}, pod, held, closed), WhyQuery("default/waits"), CONTEXT)
+    assert "ResourceClaim waits-gpu has devices elsewhere that nobody uses: it is freed, and then b" in answer.text
+    assert answer.next == "Wait: it is planned anew once that is done."
+    held["status"]["reservedFor"] = [{"resource": "pods", "name": "other", "uid": "other"}]
+    answer = answer_why(cluster({"a": 1, "b": 1}, pod, held, closed), WhyQuery("default/waits"), CONTEXT)
+    assert "freed" not in answer.text

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from support.fake_cluster.eviction_scene import EvictionScene
+from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import PodPut
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -129,3 +130,11 @@ async def test_nobody_else_leaves_while_pods_leave_that_node_already() -> None:
     scene.gone("on-b")
     await scene.turn()
     assert scene.bound == {"ns/u": "b"}
+
+
+def test_pods_with_other_wishes_are_lots_of_their_own() -> None:
+    """A round plans them apart: where that takes long, the namespaces take turns."""
+    scene = scene_of("a")
+    pods = [scene.pod(f"p{number}", 100, nominated_node=node) for number, node in enumerate(("a", "a", "b", ""))]
+    quarantine = Quarantine(scene.state.cluster.gangs.first_in_group)
+    assert len({quarantine.class_key(pod) for pod in pods}) == 3

@@ -92,7 +92,9 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
     evidence.extend(nobody_leaves(pod))
     if of_claims := step_for_claims(pod):
         step = of_claims
-    if lacking:
+    if pod.unplaced.frees:
+        step = "Wait: it is planned anew once that is done."
+    elif lacking:
         step = lacking[0].step
     elif missing:
         wrong = missing[0]

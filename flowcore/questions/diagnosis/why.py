@@ -53,7 +53,8 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
         fixes = fixes or (spares_evictions(scenario, plan, keys, context) if query.fixes else [])
     missing = missing_names(scenario, pod)
     steps = [each.step for each in missing]
-    steps += [each.text for each in fixes] if nobody_evicts or diagnosis.kind not in _WAIT else []
+    frees = any(each.frees for each in plan.result.unplaced if each.pod.key == pod.key)
+    steps += [each.text for each in fixes] if nobody_evicts or not (frees or diagnosis.kind in _WAIT) else []
     redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,

@@ -24,7 +24,7 @@ from enum import Enum
 from functools import partial
 
 from flowcore.model.gang_spec import GangKey
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, with_wish
 from thalweg_operator.planning.quarantine.backoffs import Backoffs
 from thalweg_operator.planning.quarantine.debts import SECONDS_PER_LOST_SECOND, NamespaceDebts
 from thalweg_operator.planning.quarantine.fault_search import FaultSearch
@@ -368,7 +368,7 @@ class Quarantine:
         It begins with the namespace.
         """
         if pod.gang is None:
-            return pod.namespace, pod.pod_class, pod.constraints
+            return pod.namespace, with_wish(pod.pod_class, pod.nominated_node), pod.constraints
         return self._first_in_group(pod.gang.key).namespace, self._item_key(pod)
 
 

@@ -85,9 +85,10 @@ class _ClaimingPods:
 
 def _wanted(state: State) -> set[ClaimKey]:
     """Claims that a round would have freed for pods that still wait for that."""
-    records, waiting = state.ledger.device_claims, {pod.uid: pod for pod in state.cluster.waiting.values()}
+    records = state.ledger.device_claims
     if not records.wanted:
         return set()
+    waiting = {pod.uid: pod for pod in state.cluster.waiting.values()}
     records.wanted = {
         uid: keys for uid, keys in records.wanted.items() if uid in waiting and _is_idle(state, waiting[uid])
     }
