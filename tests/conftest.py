@@ -39,7 +39,12 @@ _BUILT = {"binaries", "executable", "helm", "kubectl", "promtool"}
 #: Folders among the others with files that take a minute or more. They come first, in this order.
 _LONGEST = ("smoke", "install", "browser", "controlplane", "oracle")
 #: Files that take some minutes in the slow tier. They come before all others: no process is alone with one at the end.
-_LONG_FILES = {"core/test_shares_over_time.py", "operator/test_histories.py", "operator/test_memory.py"}
+_LONG_FILES = {
+    "core/test_shares_over_time.py",
+    "e2e/test_upstream_suites.py",
+    "operator/test_histories.py",
+    "operator/test_memory.py",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -129,9 +134,9 @@ def _alternate(items: list[pytest.Item]) -> None:
     folders = {group: _folder(tests[0].path) for group, tests in groups.items()}
     waiting = [group for group in groups if folders[group] in _WAITING]
     others = [group for group in groups if folders[group] not in _WAITING]
-    waiting.sort(key=lambda group: -len(groups[group]))
     root = Path(__file__).parent
     long = {group for group, tests in groups.items() if tests[0].path.relative_to(root).as_posix() in _LONG_FILES}
+    waiting.sort(key=lambda group: (group not in long, -len(groups[group])))
     others.sort(key=lambda group: (group in long, [folders[group] == each for each in _LONGEST]), reverse=True)
     places = {group: 0.9 * number / len(waiting) for number, group in enumerate(waiting)}
     places |= {group: number / len(others) for number, group in enumerate(others)}

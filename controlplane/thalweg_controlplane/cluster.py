@@ -42,7 +42,8 @@ class ControlPlane:
     (`WorkFolder`).
     `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
     `audit` makes the API server write `audit_log`; `scheduler_gates` are feature gates of kube-scheduler, `gates` those
-    of API server and controller manager.
+    of API server and controller manager; `admission_off` names admission plugins that do not run.
+    `stages_off` names files of stages/ that KWOK does not play.
     Raises ComponentFailed when a component does not become ready.
     """
 
@@ -58,6 +59,8 @@ class ControlPlane:
         audit: bool = False,
         scheduler_gates: Sequence[str] = (),
         gates: Sequence[str] = (),
+        admission_off: Sequence[str] = (),
+        stages_off: Sequence[str] = (),
     ) -> None:
         self._binaries = binaries
         self._given_workdir = workdir
@@ -72,8 +75,8 @@ class ControlPlane:
             )
             if wanted
         ]
-        self._scheduler_config = scheduler_config
-        self._features = Features(controller_manager, audit, tuple(scheduler_gates), tuple(gates))
+        self._scheduler_config, self._stages_off = scheduler_config, stages_off
+        self._features = Features(controller_manager, audit, tuple(scheduler_gates), tuple(gates), tuple(admission_off))
         self._temporary: WorkFolder | None = None
         self._layout: Layout | None = None
         self._children: dict[str, Child] = {}
@@ -87,7 +90,7 @@ class ControlPlane:
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._layout = layout = Layout(workdir.resolve(), _free_ports())
         try:
-            layout.prepare(self._binaries, self._scheduler_config)
+            layout.prepare(self._binaries, self._scheduler_config, self._stages_off)
             for name in self._components:
                 command = argv(name, layout, self._binaries, self._features)
                 self._children[name] = Child(name, command, layout.workdir / f"{name}.log")

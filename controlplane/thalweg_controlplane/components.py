@@ -57,12 +57,14 @@ class Features:
         audit: whether the API server writes `Layout.audit_log`.
         scheduler_gates: feature gates of kube-scheduler, for example `GangScheduling=true`.
         gates: likewise of the API server and the controller manager.
+        admission_off: admission plugins of the API server that do not run.
     """
 
     controller_manager: bool = True
     audit: bool = False
     scheduler_gates: Sequence[str] = ()
     gates: Sequence[str] = ()
+    admission_off: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,8 @@ class Layout:
         """A JSON line for each request of a service account, without bodies."""
         return self.workdir / "audit.log"
 
-    def prepare(self, binaries: Binaries, scheduler_config: str | None) -> None:
-        """Writes every file that the components need at their first start."""
+    def prepare(self, binaries: Binaries, scheduler_config: str | None, stages_off: Sequence[str] = ()) -> None:
+        """Writes every file that the components need at their first start. `stages_off`: as for ControlPlane."""
         keygen = subprocess.run([binaries.controlplane, "keygen"], capture_output=True, text=True, check=False)  # noqa: S603 - our own argument list, no shell
         if keygen.returncode != 0:
             raise ControlPlaneError(f"{binaries.controlplane} keygen failed: {keygen.stderr}")
@@ -140,7 +142,8 @@ class Layout:
         Authority(self.front_proxy, "ca").client(_FRONT_PROXY)
         self.write_scheduler_config(scheduler_config or DEFAULT_SCHEDULER_CONFIG)
         self.audit_policy.write_text(_AUDIT_POLICY)
-        self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
+        stages = [path for path in sorted(_STAGES.glob("*.yaml")) if path.stem not in stages_off]
+        self.kwok_config.write_text("---\n".join(path.read_text() for path in stages))
 
     def write_scheduler_config(self, text: str) -> None:
         """Writes kube-scheduler's configuration; `{kubeconfig}`, quoted or not, stands for the kubeconfig's path."""
@@ -219,8 +222,8 @@ def _api_server(layout: Layout, features: Features, minor_version: str) -> list[
     # Only the controller manager creates default service accounts, removes the not-ready taint of new nodes, and
     # removes the finalizer of deleted PodGroups. Without it these admission plugins would block pods, placements and
     # deletions.
-    plugins = "ServiceAccount,TaintNodesByCondition" + (",PodGroupProtection" if gangs else "")
-    useless = [] if features.controller_manager else [f"--disable-admission-plugins={plugins}"]
+    useless = ["ServiceAccount", "TaintNodesByCondition", *(["PodGroupProtection"] if gangs else [])]
+    off = [*features.admission_off, *([] if features.controller_manager else useless)]
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
         f"--etcd-servers=http://127.0.0.1:{layout.ports.etcd}",
@@ -250,7 +253,7 @@ def _api_server(layout: Layout, features: Features, minor_version: str) -> list[
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         *gangs,
         *_gates(features.gates),
-        *useless,
+        *([f"--disable-admission-plugins={','.join(off)}"] if off else []),
         *(audit if features.audit else []),
     ]
 

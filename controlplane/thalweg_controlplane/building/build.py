@@ -58,7 +58,7 @@ def find_or_build(report: Report, minor_version: str = MINOR_VERSION) -> Binarie
         )
         # A copy: an installed package may be read-only, and a checkout should not get Go's temporary files.
         (sources / "controlplane").mkdir()
-        for path in _source_files(minor_version):
+        for path in source_files(minor_version):
             shutil.copy(path, sources / "controlplane")
         _build_controlplane(go, sources / "controlplane", output / "controlplane", version, environment, report)
         (sources / "kwok").mkdir()
@@ -71,20 +71,21 @@ def find_or_build(report: Report, minor_version: str = MINOR_VERSION) -> Binarie
 
 def source_key(minor_version: str = MINOR_VERSION) -> str:
     """Hash (16 hex digits) of all inputs of the binaries except the Go toolchain."""
-    built = f"{platform.system()} {platform.machine()} {_ldflags(KUBERNETES[minor_version])} kwok {KWOK.version}"
+    built = f"{platform.system()} {platform.machine()} {version_flags(KUBERNETES[minor_version])} kwok {KWOK.version}"
     digest = hashlib.sha256(built.encode())
-    for path in _source_files(minor_version):
+    for path in source_files(minor_version):
         digest.update(f"\0{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _source_files(minor_version: str) -> list[Path]:
+def source_files(minor_version: str) -> list[Path]:
     """What all versions have in common, and what this one has of its own."""
     return sorted([*_SOURCES.glob("*.go"), *(_SOURCES / "versions" / minor_version).iterdir()])
 
 
-def _ldflags(version: str) -> str:
+def version_flags(version: str) -> str:
+    """The linker's flags of a build of this version of Kubernetes."""
     # Without these flags the API server reports version v0.0.0, and clients that check it misbehave.
     parts = zip(("Major", "Minor"), version.removeprefix("v").split("."), strict=False)
     numbers = {"Version": version, **dict(parts)}
@@ -112,7 +113,7 @@ def _build_controlplane(
     )
     compiled = BuildProgress()
     seconds = run_go(
-        [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(version)}", "-o", output, "."],
+        [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={version_flags(version)}", "-o", output, "."],
         cwd=sources,
         environment=environment,
         on_line=compiled,
