@@ -68,6 +68,8 @@ def _type(field: Mapping[str, Any]) -> str:
         return "amounts of resources"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
+    if "type" not in field:
+        return "string or list"
     if field["type"] == "array":
         return f"list of {_type(field['items'])}"
     return str(field.get("format", field["type"]) if field["type"] == "string" else field["type"])

@@ -11,9 +11,9 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass

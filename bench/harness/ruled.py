@@ -9,9 +9,14 @@ from dataclasses import replace
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    MaxPerDomain,
+    SpreadConstraint,
+)
 from flowcore.model.selectors import LabelSelector, Requirement
 from harness.instances import POOL, ZONE
 

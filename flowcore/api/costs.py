@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,10 +22,14 @@ from flowcore.model.cost_policy import (
     UnscheduledPrice,
     Utilisation,
 )
+from flowcore.model.default_spread import NO_SPREAD, SYSTEM_SPREAD, DefaultSpread
 from flowcore.model.errors import PolicyError
+from flowcore.model.inter_pod_constraints import SpreadConstraint
 from flowcore.model.selectors import is_label_key
 
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
+#: As many constraints as a pod may have here (flowcore/api/pod_limits.py).
+_MOST_DEFAULT_CONSTRAINTS = 16
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
 
@@ -52,6 +56,16 @@ class WireDataLocality(msgspec.Struct, rename="camel"):
     rack_label: str = DataLocality().rack_label
 
 
+class WireDefaultConstraint(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    topology_key: str
+    max_skew: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    label_selector: Any = None
+    min_domains: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+
+
 class WireCost(msgspec.Struct, rename="camel"):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
@@ -61,6 +75,7 @@ class WireCost(msgspec.Struct, rename="camel"):
     interference: WireInterference | None = None
     machines: WireMachines | None = None
     learn: bool = False
+    default_spread: Literal["System", "None"] | list[WireDefaultConstraint] = "System"
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -101,6 +116,40 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
         learn=wire.learn,
+        default_spread=_parse_default_spread(wire.default_spread),
+    )
+
+
+def _parse_default_spread(wire: str | list[WireDefaultConstraint]) -> DefaultSpread:
+    """As PodTopologySpreadArgs are checked (kube-scheduler apis/config/validation/validation_pluginargs.go)."""
+    if isinstance(wire, str):
+        return SYSTEM_SPREAD if wire == "System" else NO_SPREAD
+    if len(wire) > _MOST_DEFAULT_CONSTRAINTS:
+        raise PolicyError("spec.cost.defaultSpread", f"has more than {_MOST_DEFAULT_CONSTRAINTS} constraints")
+    known: dict[tuple[str, str], SpreadConstraint] = {}
+    for place, each in enumerate(wire):
+        field = f"spec.cost.defaultSpread[{place}]"
+        if not is_label_key(each.topology_key):
+            raise PolicyError(f"{field}.topologyKey", f'"{each.topology_key}" is no key of a label')
+        if each.label_selector is not None:
+            raise PolicyError(
+                f"{field}.labelSelector", "is not allowed: each pod has that of its controller or Services"
+            )
+        key = each.when_unsatisfiable, each.topology_key
+        if key in known:
+            raise PolicyError(field, f"another constraint has this topologyKey and {each.when_unsatisfiable} too")
+        known[key] = SpreadConstraint(
+            topology_key=each.topology_key,
+            max_skew=each.max_skew,
+            selector=None,
+            min_domains=1 if each.min_domains is None else each.min_domains,
+            honors_affinity=each.node_affinity_policy == "Honor",
+            honors_taints=each.node_taints_policy == "Honor",
+            is_default=True,
+        )
+    return DefaultSpread(
+        required=tuple(each for (action, _), each in known.items() if action == "DoNotSchedule"),
+        preferred=tuple(each for (action, _), each in known.items() if action == "ScheduleAnyway"),
     )
 
 

@@ -58,6 +58,8 @@ RESOURCE_SLICE: Final = ObjectKind("ResourceSlice", "resourceslices", _DEVICES)
 #: The newest version from Kubernetes 1.37 on, the others where somebody turned them on.
 DEVICE_TAINT_RULE: Final = ObjectKind("DeviceTaintRule", "devicetaintrules", _DEVICES, ("v1", "v1beta2", "v1alpha3"))
 RESOURCE_CLAIM: Final = ObjectKind("ResourceClaim", "resourceclaims", _DEVICES, namespaced=True)
+#: Pods without a controller are spread by default as Services select them.
+SERVICE: Final = ObjectKind("Service", "services", namespaced=True)
 DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
 #: What is available in each NUMA zone of a node.
 NODE_TOPOLOGY: Final = ObjectKind(
@@ -127,6 +129,7 @@ KINDS: Final = (
     NODE,
     POD,
     NAMESPACE,
+    SERVICE,
     *STORAGE,
     DEVICE_CLASS,
     RESOURCE_SLICE,

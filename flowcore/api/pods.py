@@ -41,6 +41,8 @@ _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (
 
 #: Controllers whose pods stay as long as their node exists. Static pods belong to their Node.
 _PERMANENT = frozenset((DAEMON_SET, "Node"))
+#: Controllers whose pods kube-scheduler spreads by default (plugins/helper/spread.go).
+_SPREADING = frozenset((("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")))
 _NO_STATUS = WirePodStatus()
 _NEVER_RAN = (0.0, 0.0)
 #: SystemCriticalPriority (pkg/apis/scheduling/types.go).
@@ -147,6 +149,7 @@ def to_read_pod(
         gang_topology=intern(gang_topology) if gang_topology is not None else None,
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
+        spread_owner=intern(controller.uid) if (controller.api_version, controller.kind) in _SPREADING else "",
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
         controller_group=intern(controller.api_version.rpartition("/")[0]),
         group_size=to_group_size(meta.annotations),

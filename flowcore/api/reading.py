@@ -24,12 +24,14 @@ from flowcore.api.kinds import (
     QUEUE,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    SERVICE,
     ObjectKind,
 )
 from flowcore.api.node_topology import WireNodeTopology, to_numa_node
 from flowcore.api.queues import WireQueue, to_queue
 from flowcore.api.resource_claims import WireDeviceClaim, to_resource_claim
 from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
+from flowcore.api.services import WireService, to_service
 
 READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], Any]]]] = {
     COMPOSITE_POD_GROUP: (WireCompositeGroup, lambda wire, _intern: to_composite_group(wire)),
@@ -40,5 +42,6 @@ READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], A
     NODE_TOPOLOGY: (WireNodeTopology, to_numa_node),
     RESOURCE_CLAIM: (WireDeviceClaim, lambda wire, _intern: to_resource_claim(wire)),
     RESOURCE_SLICE: (WireResourceSlice, lambda wire, _intern: to_resource_slice(wire)),
+    SERVICE: (WireService, to_service),
     QUEUE: (WireQueue, lambda wire, _intern: to_queue(wire)),
 }

@@ -16,6 +16,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import Labels
+from flowcore.model.services import Service
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 
@@ -41,6 +42,7 @@ class ClusterChanges(msgspec.Struct):
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         reports: of nodes whose report changed.
         storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
+        services, removed_services: Services that are new or select other pods, and keys of those that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
         slices, device_classes, claims: new or changed objects about devices; the names, and for claims namespaces and
             names, of those that are gone are in ``removed_...``.
@@ -58,6 +60,8 @@ class ClusterChanges(msgspec.Struct):
     reports: list[NodeReport] = []
     storage: list[StorageObject] = []
     removed_storage: list[StorageKey] = []
+    services: list[Service] = []
+    removed_services: list[str] = []
     measured: list[MeasuredLoad] = []
     numa: list[tuple[NumaNode, NumaClaims]] = []
     removed_numa: list[str] = []

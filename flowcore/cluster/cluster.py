@@ -1,4 +1,4 @@
-"""The cluster as last seen: nodes, pods, namespaces, storage, device classes, PodGroups, with indexes.
+"""The cluster as last seen: nodes, pods, namespaces, Services, storage, device classes, PodGroups, with indexes.
 
 Events tell it what changed. It knows nothing of plans. Each mutator returns what its caller may want to act on; nobody
 is called back. A bound pod holds room on its node until it is terminal or gone; a deleting pod
@@ -46,6 +46,7 @@ from flowcore.model.resource_claims import ClaimingGroup, ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, domain_value
+from flowcore.model.services import Service, ServiceIndex
 from flowcore.model.tainted_slices import TaintedSlices
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
@@ -64,19 +65,21 @@ class _RuleDependentPods:
     by_node_labels: set[str] = field(default_factory=set)
     of_namespace: dict[str, set[str]] = field(default_factory=dict)
 
-    def put(self, pod: Pod, *, governed: bool) -> None:
+    def put(self, pod: Pod, *, governed: bool, spread: bool) -> None:
         """Takes a waiting pod.
 
         Args:
             governed: whether a policy may govern it.
+            spread: whether a policy may have a required spread for it.
         """
         key, rules = pod.key, pod.constraints
-        if rules is None or not (rules.affinity or rules.spread):
+        if not spread and (rules is None or not (rules.affinity or rules.spread)):
             self.drop(key)
             return
         self.of_namespace.setdefault(pod.namespace, set()).add(key)
         (self.keys.add if governed else self.keys.discard)(key)
-        (self.by_node_labels.add if governed and rules.reads_node_labels else self.by_node_labels.discard)(key)
+        by_node_labels = governed and rules is not None and rules.reads_node_labels
+        (self.by_node_labels.add if by_node_labels else self.by_node_labels.discard)(key)
 
     def drop(self, key: str) -> None:
         """A pod waits no more, or has no such rules."""
@@ -163,6 +166,7 @@ class Cluster:
         self._dirty_nodes: set[str] = set()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
+        self._dirty_services: set[str] = set()
         self._rule_dependent = _RuleDependentPods()
         #: Pods that waiting ones name as those whose place they take, and how many do.
         self._named_victims: Counter[str] = Counter()
@@ -176,6 +180,11 @@ class Cluster:
     def generation(self) -> int:
         """Rises with every change that scheduling can see."""
         return self.occupancy.generation
+
+    @property
+    def services(self) -> ServiceIndex:
+        """Services, by which pods without a controller are spread."""
+        return self.occupancy.pod_index.services
 
     def domain(self, node: str, label: str) -> str:
         """A node's value of a label, or of several (``domain_value``); "" where it has none."""
@@ -348,7 +357,12 @@ class Cluster:
     def _judge_rule_dependent(self, keys: Iterable[str]) -> None:
         """Other policies may govern waiting pods with rules between pods."""
         for key in keys:
-            self._rule_dependent.put(self.waiting[key], governed=self.may_be_governed(self.waiting[key]))
+            self._judge(self.waiting[key])
+
+    def _judge(self, pod: Pod) -> None:
+        """Whether a waiting pod's rules may be met by pods that come."""
+        spread = any(policy.cost.default_spread.required for policy in self.policies.ordered)
+        self._rule_dependent.put(pod, governed=self.may_be_governed(pod), spread=spread)
 
     @property
     def waiting_by_priority(self) -> Mapping[int, AbstractSet[str]]:
@@ -383,7 +397,7 @@ class Cluster:
             self._rule_dependent.drop(key)
             self._stop_waiting(key)
             return False, False
-        self._rule_dependent.put(pod, governed=self.may_be_governed(pod))
+        self._judge(pod)
         pod = self.as_waiting(pod)
         (self._claiming.discard if pod.pod_class.devices is None else self._claiming.add)(key)
         before = self.waiting.get(key)
@@ -561,6 +575,13 @@ class Cluster:
         """Takes a PodDisruptionBudget; None: it is gone. Whether more pods with a node may be evicted now."""
         return self.budgets.set(key, budget)
 
+    def set_service(self, key: str, service: Service | None) -> bool:
+        """Takes a Service; None: it is gone. No pod may be placed now that could not before: it is a preference."""
+        if self.services.put(key, service):
+            self.occupancy.generation += 1
+            self._dirty_services.add(key)
+        return False
+
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
         return self._change_groups(lambda: self.gangs.put_group(group), [group.key])
@@ -683,7 +704,7 @@ class Cluster:
         """Puts these policies in force in place of those before; returns whether that changes anything."""
         changed = self.policies.replace(policies)
         if changed:
-            self._judge_rule_dependent([key for keys in self._rule_dependent.of_namespace.values() for key in keys])
+            self._judge_rule_dependent(self.waiting)
             self.regang_pods()
         return changed
 
@@ -742,6 +763,7 @@ class Cluster:
         if not pods:
             self.occupancy.mark_pods_dirty()
         storage, removed_storage = self.storage.take_changes()
+        objects = self.services.objects
         changes = ClusterChanges(
             nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
             removed_nodes=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
@@ -749,6 +771,8 @@ class Cluster:
             pod_deltas=list(self.occupancy.take_pod_deltas().items()) if pods else [],
             storage=storage,
             removed_storage=removed_storage,
+            services=[objects[key] for key in sorted(self._dirty_services) if key in objects],
+            removed_services=[key for key in sorted(self._dirty_services) if key not in objects],
         )
         self.devices.take_changes(changes)
         taken = TakenChanges(
@@ -762,6 +786,7 @@ class Cluster:
         )
         self._dirty_nodes.clear()
         self._dirty_namespaces.clear()
+        self._dirty_services.clear()
         self._dirty_reports.clear()
         return taken
 
@@ -772,6 +797,7 @@ class Cluster:
             self.occupancy.mark_dirty(name)
         self._dirty_reports.update(self.nodes)
         self._dirty_namespaces.update(self.namespaces)
+        self._dirty_services.update(key for key, service in self.services.objects.items() if service.selector)
         self.storage.mark_all_dirty()
         self.devices.mark_all_dirty()
         self.occupancy.mark_pods_dirty()

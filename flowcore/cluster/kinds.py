@@ -21,6 +21,7 @@ from flowcore.api.kinds import (
     QUEUE,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    SERVICE,
     STORAGE,
     VOLCANO_JOB,
     ObjectKind,
@@ -39,6 +40,7 @@ from flowcore.model.queues import Queue
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import LabelSelector
+from flowcore.model.services import Service
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
 K = TypeVar("K")
@@ -97,6 +99,12 @@ def _unreadable_budget(key: str, _before: DisruptionBudget | None) -> Disruption
     """Which pods it protects is unknown, so that no pod of its namespace is evicted."""
     namespace, _, name = key.partition("/")
     return DisruptionBudget(namespace, name, LabelSelector())
+
+
+def _unreadable_service(key: str, _before: Service | None) -> Service:
+    """It selects no pods."""
+    namespace, _, name = key.partition("/")
+    return Service(namespace, name)
 
 
 def _unreadable_queue(name: str, before: Queue | None) -> Queue:
@@ -192,6 +200,17 @@ QUEUES: Final = Store[str, Queue](
     lambda cluster, name, queue: cluster.queues.put(name, queue),
     _unreadable_queue,
 )
+SERVICES: Final = Store[str, Service](
+    (SERVICE,),
+    ("Service", "service"),
+    Service,
+    lambda service: service.key,
+    _namespace_and_name,
+    str,
+    lambda cluster: cluster.services.objects,
+    Cluster.set_service,
+    _unreadable_service,
+)
 DISRUPTION_BUDGETS: Final = Store[str, DisruptionBudget](
     (DISRUPTION_BUDGET,),
     ("PodDisruptionBudget", "disruption_budget"),
@@ -254,6 +273,7 @@ STORES: Final[tuple[Store[Any, Any], ...]] = (
     HYPER_NODES,
     QUEUES,
     DISRUPTION_BUDGETS,
+    SERVICES,
     STORAGE_OBJECTS,
     GROUPS_OF_PODS,
     COMPOSITES,

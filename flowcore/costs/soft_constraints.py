@@ -13,12 +13,15 @@ Required affinity of pods of the round, which attracts others with a weight of 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.model import Float64s
 from flowcore.costs.preferences import affinity_cost, spread_cost
+from flowcore.costs.spread_nodes import DecidingNodes, SpreadNodes
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -27,6 +30,26 @@ from flowcore.rules.topology.round_constraints.constraints import SoftConstraint
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.soft_affinity import affinity_weights
 from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpreadTurns:
+    """Nodes for pods that come one by one, and what spread adds to their costs.
+
+    Attributes:
+        spread_nodes: K of the nodes.
+        weight: of spread.
+        initial_cost: int64[K], what spread costs there as the round begins: the arcs have it.
+    """
+
+    spread_nodes: SpreadNodes
+    weight: int
+    initial_cost: Int64s
+
+    @property
+    def added_cost(self) -> Int64s:
+        """int64[K]: how much dearer each node is by the pods that have come."""
+        return self.weight * self.spread_nodes.cost() - self.initial_cost
 
 
 class SoftConstraintCosts:
@@ -52,6 +75,33 @@ class SoftConstraintCosts:
         )
         #: int64[N]: the part of the arcs that these preferences are.
         self.initial_cost = self._cost(self._affinity, self._spread)
+        self._deciding = DecidingNodes(soft_constraints.spread_counters, allowed)
+
+    @property
+    def only_spreads(self) -> bool:
+        """Whether spread is all that it prefers."""
+        return self._spread is not None and len(self._soft_constraints.reads) == len(
+            self._soft_constraints.spread_counters
+        )
+
+    def turns(
+        self, counts: DomainCounts, increments: Iterable[DomainCounter], count: int, cost: Float64s
+    ) -> SpreadTurns:
+        """For pods that come one by one, of a class that only spreads: nodes that are enough, and their prices.
+
+        Args:
+            counts: all pods of the round so far.
+            increments: the counters that a pod of the class raises.
+            count: how many come at most.
+            cost: float64[N], of each node without what spread adds, infinite where there is no room.
+        """
+        assert self._spread is not None  # noqa: S101 - see only_spreads
+        nodes = self._deciding.of(counts, count + 1, cost)
+        return SpreadTurns(
+            SpreadNodes(nodes, self._spread, self._soft_constraints.spread_counters, set(increments), counts),
+            self._weights.spread,
+            self.initial_cost[nodes],
+        )
 
     def added_cost(self, counts: DomainCounts) -> Int64s:
         """int64[N]: how much dearer the pods of the round make each node for the next pod; below zero: cheaper."""
@@ -73,6 +123,8 @@ class SoftConstraintCosts:
             prices += price * (counts.added(counter)[nodes] - (counter in raised))
         if not self._compared:
             return prices
+        if self._spread is not None and not self._soft_constraints.affinity_weights:
+            return prices + self._spread_by_others(self._spread, counts, raised, nodes)
         own = [counter for counter in self._compared if counter in raised]
         added = {counter: counts.added(counter) for counter in self._compared}
         # Pods that count in the same domains pay the same way.
@@ -85,6 +137,24 @@ class SoftConstraintCosts:
             members = member.ravel() == number
             prices[members] += self._added_cost({**added, **less})[nodes[members]]
         return prices
+
+    def _spread_by_others(
+        self, spread: SpreadScore, counts: DomainCounts, raised: Collection[DomainCounter], nodes: Int64s
+    ) -> Int64s:
+        """The same for the spread of a class without affinity: nodes that decide are looked at, and not all."""
+        deciding = np.union1d(self._deciding.of(counts, 1), nodes)
+        priced = SpreadNodes(deciding, spread, self._soft_constraints.spread_counters, raised, counts)
+        places = np.searchsorted(deciding, nodes)
+        cost = np.zeros(len(nodes), dtype=np.int64)
+        alike = priced.alike(places)
+        for kind in range(int(alike.max(initial=-1)) + 1):
+            members = np.nonzero(alike == kind)[0]
+            first = int(places[members[0]])
+            priced.come(first, -1)
+            cost[members] = priced.cost()[first]
+            priced.come(first)
+        added: Int64s = self._weights.spread * cost - self.initial_cost[nodes]
+        return added
 
     def saved_without(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:
         """int64[K]: what a placed pod of the class pays on each of these nodes, and what others suffer from it.

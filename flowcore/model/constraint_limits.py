@@ -11,25 +11,34 @@ from collections.abc import Iterator
 import msgspec
 
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
-from flowcore.model.inter_pod_constraints import AllowedNodes, InterPodConstraints, MaxPerDomain
+from flowcore.model.default_spread import with_default_spread
+from flowcore.model.inter_pod_constraints import HOSTNAME, AllowedNodes, InterPodConstraints, MaxPerDomain
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector
-
-#: The label that says which node a node is, as in Kubernetes' own rules between pods.
-HOSTNAME = "kubernetes.io/hostname"
+from flowcore.model.services import ServiceIndex
 
 
-def with_policy_constraints(signature: PodSignature, policy: Policy) -> PodSignature:
-    """The signature of a governed pod with the limits of the policy's constraints among its rules.
+def with_policy_constraints(
+    signature: PodSignature, policy: Policy, services: ServiceIndex | None = None
+) -> PodSignature:
+    """The signature of a governed pod with its policy's default spread and the limits of the policy's constraints.
 
-    The same signature if there are none. Limits of an earlier policy are replaced.
+    The same signature if there are none. Those of an earlier policy are replaced.
+
+    Args:
+        services: by which pods without a controller are spread; None: they are not.
     """
     constraints = signature.constraints or InterPodConstraints()
     limits, allowed_nodes = limits_for(signature.labels, policy), _allowed_nodes(signature.labels, policy)
-    if (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (limits, allowed_nodes, ""):
+    spread = with_default_spread(signature, constraints, policy.cost.default_spread, services)
+    if spread is constraints and (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (
+        limits,
+        allowed_nodes,
+        "",
+    ):
         return signature
-    updated = msgspec.structs.replace(constraints, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
+    updated = msgspec.structs.replace(spread, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
     return msgspec.structs.replace(signature, constraints=None if updated == InterPodConstraints() else updated)
 
 

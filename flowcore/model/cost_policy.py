@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from flowcore.model.default_spread import SYSTEM_SPREAD, DefaultSpread
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 
 
@@ -82,6 +83,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
         interference: what pods of the kinds cost beside each other; None: nothing.
         machines: what pods of the kinds cost on kinds of machines; None: nothing.
         learn: whether pods that are done tell more of both than the policy states.
+        default_spread: the topology spread constraints of pods that have none.
     """
 
     model: str = "CPUMemory"
@@ -92,6 +94,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
     interference: Interference | None = None
     machines: Machines | None = None
     learn: bool = False
+    default_spread: DefaultSpread = SYSTEM_SPREAD
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

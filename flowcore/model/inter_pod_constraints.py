@@ -12,6 +12,8 @@ from flowcore.model.selector_index import Scope
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.volumes import REGION, ZONE
 
+#: The label that says which node a node is.
+HOSTNAME = "kubernetes.io/hostname"
 #: Labels that the API server copies from the node to a pod when the pod is bound (PodTopologyLabels, Kubernetes 1.35).
 LABELS_OF_NODES = frozenset({ZONE, REGION})
 
@@ -57,7 +59,9 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
     """A topology spread constraint; ``matchLabelKeys`` are part of the selector already.
 
     ``honors_affinity`` and ``honors_taints``: nodes that the pod's node affinity or its tolerations rule out are
-    not counted.
+    not counted. ``is_default``: a policy gives it, the pod says nothing of it (model/default_spread.py).
+    ``needs_all_labels``: nodes that lack the label of any of the pod's constraints are the last choice, and not
+    counted.
     """
 
     topology_key: str
@@ -66,6 +70,8 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+    is_default: bool = False
+    needs_all_labels: bool = True
 
 
 class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

@@ -18,9 +18,13 @@ from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.pod_terms import PodTerms, limits_problem
 from flowcore.model.selector_index import EVERYWHERE, Scope, ScopedIndex, label_pairs
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
+from flowcore.model.services import ServiceIndex
 
 #: Bytes of the crowds that are kept up to date, twice: rules of pods that are gone must not pile up.
 _CACHE_BYTES = 2**26
+#: Among a pod's labels, as rules between pods see them, its ReplicaSet, StatefulSet or ReplicationController: its uid.
+#: No label has this key, and it comes before all of them.
+CONTROLLER = "(controller)"
 #: Bytes of a crowd, and of each node in it.
 _ENTRY_BYTES, _NODE_BYTES = 600, 100
 
@@ -29,6 +33,7 @@ class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """All that rules between pods can read of a pod, running or waiting.
 
     Attributes:
+        labels: its own, and its controller as one (``CONTROLLER``).
         deleting: it is being deleted: spread passes it over, affinity does not.
         constraints: what it demands of others; None, as for most pods: nothing.
     """
@@ -206,9 +211,10 @@ def _preferred_terms(constraints: InterPodConstraints) -> Iterator[WeightedTerm]
 
 
 class PodIndex:
-    """All pods that have a node, known or not, and the labels of the namespaces that are known.
+    """All pods that have a node, known or not, the labels of the namespaces that are known, and the Services.
 
     Attributes:
+        services: by which pods are selected that are counted together.
         anti_affinity: their required anti-affinity terms.
         preferred: their preferred terms, and required affinity with a weight of 1 (hardPodAffinityWeight).
     """
@@ -216,6 +222,7 @@ class PodIndex:
     def __init__(self, namespaces: Mapping[str, Labels] | None = None, base: PodIndex | None = None) -> None:
         self._namespaces: dict[str, Labels] = dict(namespaces or {})
         self._base = base
+        self.services: ServiceIndex = ServiceIndex() if base is None else base.services
         self._revision = self._forgotten = 0
         self._counts: dict[PodSignature, dict[str, int]] = {}
         #: Kinds by namespace.

@@ -15,7 +15,7 @@ from flowcore.model.gang_spec import GangRef, GangSource
 from flowcore.model.gang_topology import GangTopology
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import CONTROLLER, PodSignature
 from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ClaimingPod, ExtendedRequests
 from flowcore.model.resources import Amounts, Unrequested, non_zero_requests
@@ -228,6 +228,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     extended: ExtendedRequests = ()
     #: ``usage`` as kube-scheduler before 1.37 counts it, for a pod that is resized; None: the same amounts.
     usage_by_container: Amounts | None = None
+    #: Uid of its controller, if that is one whose pods kube-scheduler spreads by default; "": it is not.
+    spread_owner: str = ""
 
     @property
     def key(self) -> str:
@@ -257,4 +259,5 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def signature(self) -> PodSignature:
         """What rules between pods read of it."""
-        return PodSignature(self.namespace, self.labels, self.deleting, self.constraints)
+        labels = ((CONTROLLER, self.spread_owner), *self.labels) if self.spread_owner else self.labels
+        return PodSignature(self.namespace, labels, self.deleting, self.constraints)

@@ -296,6 +296,11 @@ class Policy(msgspec.Struct, frozen=True):
     during_execution: DuringExecution = DuringExecution.IGNORE
     lasting_rules: tuple[LastingRule, ...] = ()
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether it keeps pods from nodes by what else runs there: its constraints, and required default spread."""
+        return bool(self.constraints or self.cost.default_spread.required)
+
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.
 #: The name cannot be a Kubernetes object's, so it never collides with one.

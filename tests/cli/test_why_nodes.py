@@ -14,7 +14,7 @@ from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_obje
 from thalweg.questions.node_verdicts import as_json
 from thalweg.questions.node_verdicts import explain as explanations
 
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.reading.missing_objects import NO_CLAIMS_MESSAGE

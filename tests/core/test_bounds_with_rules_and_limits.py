@@ -20,9 +20,14 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    MaxPerDomain,
+    SpreadConstraint,
+)
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy

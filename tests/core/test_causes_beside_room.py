@@ -10,8 +10,7 @@ import pytest
 from support.model import amounts, node, pod, snapshot
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Delivery, Policy, PreemptionMode, PreemptionPolicy

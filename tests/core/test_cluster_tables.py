@@ -21,6 +21,7 @@ from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import BASE_RESOURCES, non_zero_requests
+from flowcore.model.services import Service
 from flowcore.model.volumes import ClaimVolume, StorageClass, key_of
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -64,7 +65,9 @@ slices = st.builds(ResourceSlice, st.just("s"), st.just("driver"), st.just("pool
 claims = st.builds(ResourceClaim, st.just("ns"), st.just("c"), st.sampled_from(["", "uid"]))
 device_classes = st.builds(DeviceClass, st.just("gpu"), st.sampled_from(["", "example.com/gpu"]))
 storage_classes = st.builds(StorageClass, st.sampled_from(["fast", "slow"]))
+services = st.builds(Service, st.just("ns"), st.just("s"), st.sampled_from([(), (("app", "web"),), (("app", "db"),)]))
 events = st.one_of(
+    st.tuples(st.just("set_service"), st.tuples(st.just("ns/s"), st.none() | services)),
     st.tuples(st.just("put_node"), nodes),
     st.tuples(st.just("remove_node"), st.sampled_from(NODES)),
     st.tuples(st.just("put_pod"), pods()),
@@ -120,6 +123,7 @@ def contents(snapshot: Snapshot) -> dict[str, Any]:
         "device classes": dict(snapshot.devices.classes),
         "pods": Counter({(signature, node): count for signature, node, count in snapshot.pod_index.counts()}),
         "namespaces": dict(snapshot.pod_index.namespaces),
+        "services": {key: each for key, each in snapshot.pod_index.services.objects.items() if each.selector},
         "reports": dict(snapshot.reports.items()),
     }
 
@@ -160,6 +164,7 @@ def expected(cluster: Cluster) -> dict[str, Any]:
         "device classes": cluster.devices.classes,
         "pods": Counter((pod.signature, pod.node_name) for pod in running),
         "namespaces": cluster.namespaces,
+        "services": {key: each for key, each in cluster.services.objects.items() if each.selector},
         "reports": {name: node.report for name, node in known.items() if node.report != Report()},
     }
 

@@ -17,9 +17,9 @@ from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
-from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy, Selects

@@ -31,10 +31,9 @@ from support.safety import (
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy

@@ -17,9 +17,14 @@ from support.profiles import examples
 from support.safety import plan_and_check
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import UnscheduledPrice
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    MaxPerDomain,
+    SpreadConstraint,
+)
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement

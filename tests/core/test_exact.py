@@ -16,11 +16,10 @@ from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement

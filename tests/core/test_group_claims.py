@@ -19,10 +19,10 @@ from support.scenario_state import scenario_of
 from flowcore.api import Interner, WirePodGroup, to_pod_group
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.device_gates import WORKLOAD_CLAIMS, DeviceGates
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.gangs import Gang, GangTree
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass

@@ -20,10 +20,10 @@ from flowcore.api.policies import parse_policy
 from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
-from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass, Toleration

@@ -12,8 +12,7 @@ from support.model import amounts, node, pod, snapshot
 
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, MaxPerDomain
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass

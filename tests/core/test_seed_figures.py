@@ -13,8 +13,8 @@ from support.model import GI, amounts, node, pod, snapshot
 from support.safety import plan_and_check
 
 from flowcore.cluster.arrays.snapshot import PendingPod
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm

@@ -18,10 +18,10 @@ from support.safety import check_capacity, check_complete, check_costs, check_fi
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm

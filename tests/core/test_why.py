@@ -13,7 +13,7 @@ from support.profiles import examples, is_quick
 from support.scenario_state import NOW, drawn_scenario, manifest_node, scenario_of
 from thalweg.questions.why import to_lines
 
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.questions.diagnosis.nothing_fits import STEPS

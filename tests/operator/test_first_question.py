@@ -20,10 +20,9 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
 
 from flowcore.model.backfill_history import BackfillRecord
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects

@@ -41,9 +41,8 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
 
 from flowcore.cluster.replaced_pod import victim_key
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import (

@@ -45,14 +45,14 @@ from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD,
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.cluster.kinds import QUEUES
+from flowcore.cluster.kinds import QUEUES, SERVICES
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import OneDomain
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNeeds
@@ -61,6 +61,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.services import Service
 from flowcore.model.volumes import ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
@@ -215,6 +216,30 @@ def test_the_plan_does_not_hold_any_more(change: str) -> None:
     effects = come(world, labels=(("app", "web"),))
     assert not is_bound(effects)
     assert any(each.at_once for each in rounds(effects))
+
+
+def test_a_replica_is_alone_only_if_it_is_the_only_one() -> None:
+    """By default other pods of its controller make nodes dearer, which the price of its class does not say."""
+    assert is_bound(come(world_of(BINDER), spread_owner="web"))
+    world = world_of(BINDER)
+    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, spread_owner="web")
+    world.show()
+    effects = come(world, spread_owner="web")
+    assert not is_bound(effects)
+    assert rounds(effects)[0].at_once
+    world = world_of(msgspec.structs.replace(BINDER, cost=CostPolicy(default_spread=NO_SPREAD)))
+    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, spread_owner="web")
+    world.show()
+    assert is_bound(come(world, spread_owner="web"))
+
+
+def test_a_pod_of_a_service_is_alone_only_if_it_is_the_only_one() -> None:
+    """Also where the Service comes after the pods that run."""
+    world = world_of(BINDER)
+    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, labels=(("app", "web"),))
+    world.show()
+    world.apply(ObjectSet(SERVICES, f"{NAMESPACE}/web", Service(NAMESPACE, "web", (("app", "web"),))))
+    assert not is_bound(come(world, labels=(("app", "web"),)))
 
 
 def test_a_pod_that_may_wait_for_a_cheaper_node() -> None:

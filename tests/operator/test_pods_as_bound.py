@@ -18,8 +18,7 @@ from support.profiles import examples
 from support.recount import check_recount, recounted_pods
 from thalweg_operator.reservations.ledger.reservation import Owner
 
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature, SpreadMatch

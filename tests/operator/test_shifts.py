@@ -19,9 +19,8 @@ from thalweg_operator.reservations.ledger.backoff import node_rejected
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
 
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects

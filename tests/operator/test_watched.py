@@ -30,6 +30,7 @@ def test_every_kind_is_watched_at_its_path() -> None:
         "nodes": ("/api/v1/nodes", False),
         "pods": ("/api/v1/pods", False),
         "namespaces": ("/api/v1/namespaces", False),
+        "services": ("/api/v1/services", False),
         **{
             name: (f"/apis/resource.k8s.io/v1/{name}", True)
             for name in ("deviceclasses", "resourceslices", "resourceclaims")

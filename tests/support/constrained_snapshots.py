@@ -5,8 +5,8 @@ from support.model import amounts, node
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
     AffinityTerm,
     AllowedNodes,
     InterPodConstraints,

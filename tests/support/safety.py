@@ -14,8 +14,8 @@ from support.model import ports_clash
 
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Exclusive, Global
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy

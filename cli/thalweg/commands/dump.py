@@ -17,12 +17,12 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     """Write all objects of a cluster that plans depend on, as one JSON list.
 
     The file is what plan, why, what-if, headroom, audit, status and view read with -f. It has objects of these kinds:
-    Node, Pod, Namespace, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume, PersistentVolumeClaim,
-    StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices DeviceClass, ResourceSlice,
-    DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones NodeResourceTopology; for gangs PodGroup,
-    CompositePodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob,
-    JAXJob, RayCluster, PodGang, and those that policies name in gangs.parents; FlowSchedulingPolicy, FlowQueue; and
-    what metrics-server measured, NodeMetrics and PodMetrics.
+    Node, Pod, Namespace, Service, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume,
+    PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices
+    DeviceClass, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones
+    NodeResourceTopology; for gangs PodGroup, CompositePodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob,
+    TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob, RayCluster, PodGang, and those that policies name in gangs.parents;
+    FlowSchedulingPolicy, FlowQueue; and what metrics-server measured, NodeMetrics and PodMetrics.
 
     Kinds that the API server does not serve have no objects. Kinds that you may not list are named in warnings on
     standard error. Nodes and pods are needed.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flowcore.model.amount_text import counted
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy

@@ -130,6 +130,10 @@ class ClusterTables:
         more_pods, fewer_pods, resized_pods, mounts = self._apply_usage(changes.usage, before)
         for namespace, labels in changes.namespaces.items():
             self._pod_index.set_namespace(namespace, labels)
+        for service in changes.services:
+            self._pod_index.services.put(service.key, service)
+        for service_key in changes.removed_services:
+            self._pod_index.services.put(service_key, None)
         for signature, on in changes.pod_deltas:
             for node, delta in on.items():
                 self._pod_index.change(signature, node, delta)
@@ -313,6 +317,7 @@ class ClusterTables:
             namespaces=dict(self._pod_index.namespaces),
             pod_deltas=list(self._pod_index.copy_counts().items()),
             storage=list(self._storage),
+            services=[each for each in self._pod_index.services.objects.values() if each.selector],
             measured=list(self._measured.values()),
             numa=list(self._numa.values()),
         )

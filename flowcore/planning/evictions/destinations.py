@@ -57,6 +57,7 @@ class Destinations:
 
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
         self._state, self._policies, self._cache = state, policies, cache
+        self._services = state.snapshot().pod_index.services
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
         #: By number of the kind of resident, and of the resident.
@@ -165,7 +166,7 @@ class Destinations:
         pod = self._state.residents.pods[resident]
         policy = self._policies.get(pod.policy)
         signature = msgspec.structs.replace(pod.signature, deleting=False)
-        return signature if policy is None else with_policy_constraints(signature, policy)
+        return signature if policy is None else with_policy_constraints(signature, policy, self._services)
 
     def allowed(self, resident: int) -> tuple[bool, Bools]:
         """Whether only resources decide where a replacement fits; and bool[N], nodes that may take it."""

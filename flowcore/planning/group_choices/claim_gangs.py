@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.planning.problem.passes import Pass
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.devices.claimable_devices import ClaimableDevices

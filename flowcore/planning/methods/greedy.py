@@ -104,6 +104,13 @@ class CandidateNodes:
         self._soft_costs = self._demand.soft_costs(capacity.snapshot)
         self._soft_cost: Int64s | None = None
         self._soft_cost_version: tuple[int, ...] = ()
+        #: Whether spread is all that decides beside room and cost.
+        self._only_spreads = (
+            self._soft_costs is not None
+            and self._soft_costs.only_spreads
+            and not self._demand.constraints.constrained
+            and wait_prices is None
+        )
         #: What the rules read when the demand's last pod found no node; None: it found one.
         self._version_when_stuck: tuple[int, ...] | None = None
 
@@ -129,6 +136,8 @@ class CandidateNodes:
             not constraints.may_unblock or self._version_when_stuck == domain_counts.version(constraints.reads)
         ):
             return []
+        if self._only_spreads and count <= _MAX_SOFT_COST_UPDATES:
+            return self._place_in_turns(count)
         sequence: list[tuple[int, int]] = []
         remaining = count
         # Preferences change with each pod; where there are very many, a handful of pods sees the same.
@@ -164,6 +173,39 @@ class CandidateNodes:
             sequence += placed
             remaining -= sum(pods for _, pods in placed)
             self._placed += sum(pods for _, pods in placed)
+        return sequence
+
+    def _place_in_turns(self, count: int) -> list[tuple[int, int]]:
+        """Commits at most ``count`` pods of a demand that only spreads: for each, some nodes are compared, not all."""
+        demand, capacity, soft_costs = self._demand, self._capacity, self._soft_costs
+        assert soft_costs is not None  # noqa: S101 - it spreads
+        self._refresh()
+        cost = self._next_cost if self._soft_cost is None else self._next_cost - self._soft_cost
+        turns = soft_costs.turns(capacity.domain_counts, demand.constraints.increments, count, cost)
+        nodes, own_cost = turns.spread_nodes.nodes, cost[turns.spread_nodes.nodes]
+        sequence: list[tuple[int, int]] = []
+        #: Places of nodes that got a pod: the next one costs no less there than that one did.
+        risen = set[int]()
+        prices = own_cost + turns.added_cost
+        while len(sequence) < count and len(nodes):
+            place = int(prices.argmin())
+            if not np.isfinite(prices[place]):
+                break
+            here = nodes[place : place + 1]
+            if place in risen:
+                risen.discard(place)
+                has_room = bool(capacity.has_room_at(demand, here)[0])
+                now = (self._own_cost(here) + capacity.next_increase_at(demand, here))[0] if has_room else np.inf
+                prices[place] += now - own_cost[place]
+                own_cost[place] = now
+            elif capacity.place(demand, int(here[0]), 1):
+                sequence.append((int(here[0]), 1))
+                self._placed += 1
+                risen.add(place)
+                turns.spread_nodes.come(place)
+                prices = own_cost + turns.added_cost
+            else:
+                own_cost[place] = prices[place] = np.inf
         return sequence
 
     def _update_soft_cost(self) -> None:
@@ -314,9 +356,12 @@ class CandidateNodes:
         self._next_cost[nodes] = cost
 
     def _arc_cost(self, nodes: Int64s) -> Float64s:
+        arc = self._own_cost(nodes)
+        return arc if self._soft_cost is None else arc + self._soft_cost[nodes]
+
+    def _own_cost(self, nodes: Int64s) -> Float64s:
+        """The arcs, and what the resources that a pod takes there cost others."""
         arc: Float64s = self._demand.arc[nodes].astype(np.float64)
-        if self._soft_cost is not None:
-            arc += self._soft_cost[nodes]
         return arc if self._resource_cost is None else arc + self._resource_cost[nodes]
 
     def _slot_costs(self, nodes: Int64s, levels: Int64s) -> Int64s:

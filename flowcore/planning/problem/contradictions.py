@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME, display_name, limits_of, reasons_nothing_fits, selectors_of
+from flowcore.model.constraint_limits import display_name, limits_of, reasons_nothing_fits, selectors_of
 from flowcore.model.constraints import Constraint, Exclusive, Global, OneDomain
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.rules.topology.domain_limits import within_limit

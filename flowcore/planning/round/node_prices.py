@@ -76,18 +76,33 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
         capacity = candidate.held.reserve(capacity, problem.demands)
     planned = pods_by_node(candidate.commits)
     positions = {id(demand): number for number, demand in enumerate(problem.demands)}
-    for unpriced in demands:
+    for alike in _priced_alike(demands):
+        unpriced, pods = alike[0], [pod for demand in alike for pod in demand.group.pods]
         # Where no node has room, prices matter for scores alone.
         demand = priced(problem, unpriced) if unpriced.policy.steering is Steering.PREFER else unpriced
         increases, fits = capacity.next_increase(demand), capacity.fit_counts(demand) > 0
-        prices = np.where(demand.allowed & demand.is_priced, demand.arc + increases, CLOSED)
+        crowding = _crowding(demand, problem)
+        arc = demand.arc if crowding is None else demand.arc - crowding
+        prices = np.where(demand.allowed & demand.is_priced, arc + increases, CLOSED)
         if not _is_placed_by_price(demand):
-            yield NodePrices(demand.group.pods, prices, np.zeros_like(fits), {}, 0)
+            yield NodePrices(pods, prices, np.zeros_like(fits), {}, 0)
             continue
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0
-        nodes = np.array(sorted(planned.get(positions[id(unpriced)], ())), dtype=np.int64)
-        savings = dict(zip(nodes.tolist(), _savings(demand, capacity, nodes).tolist(), strict=True))
-        yield NodePrices(demand.group.pods, prices, fits, savings, tolerance)
+        used = {node for each in alike for node in planned.get(positions[id(each)], ())}
+        nodes = np.array(sorted(used), dtype=np.int64)
+        saved = _savings(demand, capacity, nodes) - (crowding[nodes] if crowding is not None else 0)
+        yield NodePrices(pods, prices, fits, dict(zip(nodes.tolist(), saved.tolist(), strict=True)), tolerance)
+
+
+def _priced_alike(demands: Sequence[Demand]) -> list[list[Demand]]:
+    """Demands that differ by their spread alone have one price: their arcs without it are the same."""
+    alike: dict[object, list[Demand]] = {}
+    for demand in demands:
+        group = demand.group
+        key = (group.pod_class, group.policy, group.foreseen, demand.allowed.tobytes())
+        differs = demand.constraints.soft_constraints is None or not _is_placed_by_price(demand)
+        alike.setdefault(id(demand) if differs else key, []).append(demand)
+    return list(alike.values())
 
 
 def _is_kept_to_some(demand: Demand) -> bool:
@@ -96,8 +111,15 @@ def _is_kept_to_some(demand: Demand) -> bool:
 
 
 def _is_placed_by_price(demand: Demand) -> bool:
-    """Whether no preference and no penalty between pods prices its pods, so that a node's price is all they pay."""
-    return demand.constraints.soft_constraints is None
+    """Whether a node's price is all that its pods pay, but for their spread: no other preference speaks of pods."""
+    soft_constraints = demand.constraints.soft_constraints
+    return soft_constraints is None or len(soft_constraints.reads) == len(soft_constraints.spread_counters)
+
+
+def _crowding(demand: Demand, problem: Problem) -> Int64s | None:
+    """int64[N]: what the spread of a demand adds to its arcs, and not to those of its class; None: nothing."""
+    soft_costs = demand.soft_costs(problem.snapshot) if _is_placed_by_price(demand) else None
+    return None if soft_costs is None else soft_costs.initial_cost
 
 
 def _savings(demand: Demand, capacity: FreeCapacity, nodes: Int64s) -> Int64s:

@@ -178,6 +178,9 @@ class Portfolio:
         """Flows, and linear and integer programs over all pods; yields after each step."""
         if self._is_good_enough:
             return
+        if self._are_preferring_pods_left:
+            yield from self._solve_with_penalties()
+            return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
@@ -223,6 +226,12 @@ class Portfolio:
         return self._is_solved or (small and self._is_close)
 
     @property
+    def _are_preferring_pods_left(self) -> bool:
+        """Whether room is short for pods that prefer to be near others or apart: few methods know that."""
+        preferring = _where(self._problem, WithoutPenalties.any_compared)
+        return bool(self._unplaced_of(self._problem.cost_matrix.placeable & preferring))
+
+    @property
     def _is_scarce(self) -> bool:
         """Whether capacity decides and not cost."""
         flowing = self._flowing
@@ -242,13 +251,13 @@ class Portfolio:
         return self._problem.cost_matrix.placeable & _where(self._problem, lambda demand: demand.constraints.fits_flow)
 
     def _solve_with_penalties(self) -> Generator[None, None, None]:
-        """Pods cost something beside each other.
+        """Pods cost something beside each other, or pods stay out that prefer to be near others or apart.
 
         All methods decide the round as if they did not. Then local search, which leaves pending pods alone, improves
         the best plan by its true cost. By turns with it, neighbourhoods make room for pending pods.
         """
         yield from self._solve_by_flow(self._flowing)
-        penalties = WithoutPenalties(self._problem)
+        penalties = WithoutPenalties(self._problem, comparisons=self._are_preferring_pods_left)
         first = None if self._first is None else penalties.remove(self._first)
         relaxed = Portfolio(penalties.problem, self._seed, first)
         relaxed.improved_by = self.improved_by

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm
 from flowcore.model.pod_index import AffinityMatch
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase

@@ -11,7 +11,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ResourceClaim
 from flowcore.model.resources import Amounts

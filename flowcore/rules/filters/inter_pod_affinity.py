@@ -10,8 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.pod_index import AffinityMatch, PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection

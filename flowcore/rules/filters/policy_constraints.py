@@ -9,8 +9,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import meets_all
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, MaxPerDomain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.topology.counters import DomainCounter

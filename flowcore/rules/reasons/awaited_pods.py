@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm
 from flowcore.model.pod_index import AffinityMatch, PodSignature
 from flowcore.rules.topology.affinity import affinity_matches_itself
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import (

@@ -60,6 +60,19 @@ class Domains:
         return cls(np.arange(count, dtype=np.int64), np.ones(count, dtype=np.bool_), count)
 
     @cached_property
+    def are_single_nodes(self) -> bool:
+        """Whether no domain has two nodes."""
+        return int(np.bincount(self.codes, minlength=self.count + 1)[: self.count].max(initial=0)) <= 1
+
+    @cached_property
+    def first_nodes(self) -> Int64s:
+        """int64[D]: the first node of each domain that has one."""
+        first = np.zeros(self.count, dtype=np.int64)
+        nodes = np.nonzero(self.labelled)[0][::-1]
+        first[self.codes[nodes]] = nodes
+        return first
+
+    @cached_property
     def _by_domain(self) -> tuple[Int64s, Int64s]:
         """int64[N], the nodes by domain; int64[D + 2], where each domain begins in it."""
         ordered = np.argsort(self.codes, kind="stable")

@@ -1,7 +1,7 @@
 """Topology spread constraints as a score: ScheduleAnyway.
 
-Source: kube-scheduler plugins/podtopologyspread/scoring.go. The constraints that kube-scheduler gives to pods without
-any are not known here: they need Services and the owners of pods.
+Source: kube-scheduler plugins/podtopologyspread/scoring.go. Pods without constraints have those of their policy
+(model/default_spread.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.pod_index import PodIndex, PodSignature, SpreadMatch
 from flowcore.model.pods import PodClass
 from flowcore.rules.topology.counters import DomainCounter
@@ -27,7 +27,7 @@ class SpreadScore:
 
     Attributes:
         raw: float64[N], pods in the node's domains, each times the weight of its constraint.
-        unlabelled: bool[N], nodes without the label of some constraint: the last choice.
+        unlabelled: bool[N], nodes without the label of some constraint that needs it: the last choice.
         weights: what a pod in the node's domain counts, for each constraint.
     """
 
@@ -58,6 +58,9 @@ def spread_score(
 
         score = sum over constraints of: pods in the domain * ln(domains + 2) + maxSkew - 1
 
+    Nodes without the label of a constraint count as one domain more of it if they are not put last, and a constraint
+    costs nothing there.
+
     Args:
         allowed: bool[N], nodes that the pod may use; only their domains count.
     """
@@ -79,5 +82,8 @@ def spread_score(
         used = np.zeros(domains.count + 1, dtype=np.bool_)
         used[domains.codes[usable]] = True
         weights.append(float(np.log(int(used.sum()) + 2)))
-        score += pods * weights[-1] + (constraint.max_skew - 1)
+        cost = pods * weights[-1] + (constraint.max_skew - 1)
+        if not constraint.needs_all_labels:
+            cost[table.column(constraint.topology_key).codes < 0] = 0.0
+        score += cost
     return SpreadScore(score, ~counted_nodes.labelled, tuple(weights))

@@ -102,17 +102,22 @@ def selects_itself(constraint: SpreadConstraint, signature: PodSignature) -> boo
     return constraint.selector is not None and constraint.selector.matches(signature.labels)
 
 
+def needed_labels(constraints: Sequence[SpreadConstraint]) -> tuple[str, ...]:
+    """Labels without which a node counts for none of a pod's constraints."""
+    return tuple(dict.fromkeys(each.topology_key for each in constraints if each.needs_all_labels))
+
+
 class CountedNodes:
     """bool[N] for each constraint of a pod: nodes whose pods and domains count for it.
 
-    Nodes that lack the label of any of the constraints count for none of them.
+    Nodes that lack the label of any of the constraints count for none of them, unless that is a default of the system.
     """
 
     def __init__(self, constraints: Sequence[SpreadConstraint], pod_class: PodClass, table: NodeTable) -> None:
         self._pod_class, self._table = pod_class, table
-        #: bool[N], nodes that have the labels of all constraints.
+        #: bool[N], nodes that have the labels of all constraints; without those of constraints that do not need it.
         self.labelled: Bools = np.ones(len(table.nodes), dtype=np.bool_)
-        for key in dict.fromkeys(constraint.topology_key for constraint in constraints):
+        for key in needed_labels(constraints):
             self.labelled &= table.column(key).codes >= 0
         self._by_policies: dict[tuple[bool, bool], Bools] = {}
 

@@ -15,12 +15,14 @@ from flowcore.costs import CostModel
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import Load, counted_amounts
 from flowcore.costs.network_model import NetworkModel
+from flowcore.costs.own_crowding import OwnCrowding
 from flowcore.costs.pod_costs import PodCosts
 from flowcore.costs.potential import mean_size
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.services import ServiceIndex
 from flowcore.model.turns import begun_at, spread, turn_of
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
@@ -82,8 +84,8 @@ class MovableKind:
     ) -> Int64s:
         """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; NO_GAIN: none is.
 
-        Without what is ``freed`` at home. Exact, but for preferences between pods: they count the pod itself among the
-        others.
+        Without what is ``freed`` at home. Exact, but for preferences between pods: preferred affinity counts the pod
+        itself among the others, and spread takes the most crowded node to stay so.
 
         Args:
             load: of the snapshot, in which it runs.
@@ -97,12 +99,24 @@ class MovableKind:
         nodes = np.nonzero(usable & costs.allowed)[0]
         elsewhere = np.full(len(more), _DEAREST, dtype=np.int64)
         elsewhere[nodes] = more[nodes] + stranded.increase(snapshot.free, nodes, self.usage, self.stranded_price)
-        best = int(elsewhere.argmin())
-        cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
-        elsewhere[best] = _DEAREST
-        cheapest[best] = elsewhere.min()
+        crowding = self._own_crowding(snapshot)
+        if crowding is not None:
+            home, cheapest = home - crowding.at_home, crowding.cheapest_elsewhere(elsewhere, _DEAREST)
+        else:
+            best = int(elsewhere.argmin())
+            cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
+            elsewhere[best] = _DEAREST
+            cheapest[best] = elsewhere.min()
         gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, NO_GAIN)
         return gains
+
+    def _own_crowding(self, snapshot: Snapshot) -> OwnCrowding | None:
+        """What its spread counts of a pod itself; None: it has none."""
+        costs, group = self.costs, self.costs.group
+        if group.signature.constraints is None or not group.signature.constraints.soft_spread:
+            return None
+        weight = self.policy.cost.weights.spread
+        return OwnCrowding.of(group.pod_class, group.signature, snapshot, costs.allowed, weight)
 
     def _beside_itself(self, snapshot: Snapshot) -> int:
         """What interference says of two of these pods on a node, if it counts them."""
@@ -188,7 +202,7 @@ def _kinds(
     pending: list[PendingPod] = []
     for number, alike in enumerate(members):
         pod = residents.pods[alike[0]]
-        signature = _compiled(pod.signature, policies[pod.policy])
+        signature = _compiled(pod.signature, policies[pod.policy], snapshot.pod_index.services)
         pending.append(PendingPod(str(number), "", pod.pod_class, pod.policy, signature=signature))
     groups = group(pending, snapshot.pod_index)
     sizes = [counted_amounts(each.pod_class) for each in groups]
@@ -239,9 +253,9 @@ def _alike(residents: Residents, movable: Int64s) -> list[Int64s]:
     return sorted((each for each in alike if len(each)), key=lambda each: int(each[0]))
 
 
-def _compiled(signature: PodSignature, policy: Policy) -> PodSignature:
+def _compiled(signature: PodSignature, policy: Policy, services: ServiceIndex) -> PodSignature:
     """The rules of a running pod as those of a waiting one of its policy."""
-    cost, compiled = policy.cost, with_policy_constraints(signature, policy)
+    cost, compiled = policy.cost, with_policy_constraints(signature, policy, services)
     if cost.interference is None and cost.machines is None:
         return compiled
     return with_kind(compiled, cost.kinds, cost.interference)

@@ -150,7 +150,10 @@ class LastingRules:
         policy = self._policies[pod.policy]
         if all_or_none(pod.signature.labels, policy):
             return -1
-        pod_class, signature = pod.pod_class, with_policy_constraints(pod.signature, policy)
+        pod_class, signature = (
+            pod.pod_class,
+            with_policy_constraints(pod.signature, policy, self._snapshot.pod_index.services),
+        )
         constraints, index = signature.constraints or InterPodConstraints(), self._snapshot.pod_index
         rules: list[LastingRule] = []
         key: list[object] = []

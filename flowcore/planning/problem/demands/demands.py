@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
@@ -73,6 +73,8 @@ class Demand:
     price_growth: float = 0.0
     is_priced: bool = True
     kept_to: Bools | None = None
+    #: What ``soft_costs`` made last: every method asks.
+    _soft_costs: dict[str, tuple[Snapshot, SoftConstraintCosts]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def count(self) -> int:
@@ -126,9 +128,13 @@ class Demand:
         preferences, group = self.constraints.soft_constraints, self.group
         if preferences is None:
             return None
-        return SoftConstraintCosts(
-            group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
-        )
+        known = self._soft_costs.get("last")
+        if known is None or known[0] is not snapshot:
+            costs = SoftConstraintCosts(
+                group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
+            )
+            known = self._soft_costs["last"] = snapshot, costs
+        return known[1]
 
     def prices_of_last(self, count: int) -> Int64s:
         """Prices of the ``count`` pods that are placed last."""

@@ -1,4 +1,4 @@
-"""The constraints of policies, compiled into the constraints of their pending pods."""
+"""The constraints and the default spread of policies, compiled into the constraints of their pending pods."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.contradictions import Contradiction, contradictions
+from flowcore.planning.problem.passes.idle_spread import SpreadInRound
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.saying import Say, unguarded
 
 
 class CompileConstraints(Pass):
-    """Adds what a policy demands to the inter-pod constraints of each pod that it governs."""
+    """Adds what a policy demands and prefers to the inter-pod constraints of each pod that it governs."""
 
     def apply(self, problem: Problem) -> Problem:
         """Pods with more constraints, and the contradictions among those."""
@@ -36,23 +38,24 @@ def compile_constraints(
         policies: by name; those of all pending pods are among them.
         say: computes the contradictions.
     """
-    if not any(policy.constraints for policy in policies.values()):
+    constrained = any(policy.constraints for policy in policies.values())
+    if not constrained and all(policy.cost.default_spread == NO_SPREAD for policy in policies.values()):
         return snapshot, ()
     contradictory: tuple[Contradiction, ...] = ()
-    contradictory = say(
-        "How policies exclude their own pods", partial(contradictions, snapshot, policies), contradictory
-    )
+    if constrained:
+        contradictory = say(
+            "How policies exclude their own pods", partial(contradictions, snapshot, policies), contradictory
+        )
+    spread = SpreadInRound(snapshot)
     known: dict[tuple[str, PodSignature], PodSignature] = {}
 
     def with_constraints(pod: PendingPod) -> PendingPod:
-        policy = policies[pod.policy]
-        if not policy.constraints:
-            return pod
-        signature = known.get((policy.name, pod.signature))
+        signature = known.get((pod.policy, pod.signature))
         if signature is None:
-            signature = known[policy.name, pod.signature] = _with_contradiction(
-                with_policy_constraints(pod.signature, policy), policy, contradictory
-            )
+            policy = policies[pod.policy]
+            signature = with_policy_constraints(pod.signature, policy, snapshot.pod_index.services)
+            signature = spread.without_idle(_with_contradiction(signature, policy, contradictory))
+            known[pod.policy, pod.signature] = signature
         return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
 
     return replace(snapshot, pending=tuple(map(with_constraints, snapshot.pending))), contradictory

@@ -9,7 +9,7 @@ from itertools import count
 import msgspec
 
 from flowcore.cluster.kinds import RESOURCE_SLICES, STORAGE_OBJECTS
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod
 from flowcore.model.resource_slices import NodeReach, ResourceSlice

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
-from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
     AffinityTerm,
     InterPodConstraints,
     KindPenalty,
@@ -30,7 +30,7 @@ from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
-from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs
+from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs, needed_labels
 
 #: In place of a topology key: each node is a domain of its own. No label has this key.
 _EACH_NODE = "(node)"
@@ -216,7 +216,7 @@ class _CounterRegistry:
         counted_nodes: CountedNodes,
     ) -> DomainCounter:
         """The counter of one of the constraints: it may be that of other groups for which the same nodes count."""
-        keys = tuple(each.topology_key for each in constraints)
+        keys = needed_labels(constraints)
         return self._counter(
             SpreadMatch(signature.namespace, constraint.selector),
             constraint.topology_key,

@@ -20,6 +20,7 @@ from flowcore.api.kinds import (
     POD_GROUPS,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    SERVICE,
     ObjectKind,
 )
 from flowcore.cluster.kinds import FOLLOWED_STORES, STORES
@@ -35,10 +36,11 @@ T = TypeVar("T")
 
 #: What is read of devices and of those who have them; DeviceTaintRules are beside it, since few clusters have any.
 CLAIMED_DEVICES: Final = (RESOURCE_SLICE, RESOURCE_CLAIM)
-#: Kinds that only gangs need, pods that need one NUMA zone, or pods that claim devices. While their API fails, others
-#: are still planned.
+#: Kinds that only gangs need, pods that need one NUMA zone, pods that claim devices, or the default spread of pods
+#: without a controller. While their API fails, others are still planned.
 OPTIONAL_KINDS: Final = frozenset(
     (
+        SERVICE.plural,
         NODE_TOPOLOGY.plural,
         HYPER_NODE.plural,
         COMPOSITE_POD_GROUP.plural,
@@ -61,6 +63,7 @@ REFUSABLE_KINDS: Final = frozenset(
         DEVICE_TAINT_RULE.plural,
         COMPOSITE_POD_GROUP.plural,
         HYPER_NODE.plural,
+        SERVICE.plural,
     )
 )
 

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.pod_index import SpreadMatch
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -123,7 +125,7 @@ def _may_bind_held(state: SteeringState, pod: Pod, held: Reservation) -> bool:
         and policy is not None
         and delivery_of(policy).owner is Owner.BINDER
         and not delivery_of(policy).blocked(pod)
-        and not policy.constraints
+        and not policy.has_rules
         and not pod.replaces
         and _needs_room_only(pod)
         and not _is_counted(state, pod)
@@ -233,6 +235,7 @@ def _only_room_counts(state: SteeringState, pod: Pod) -> bool:
         and is_new(ledger, pod)
         and _is_plain(pod)
         and _is_priced_by_class(policy)
+        and not _is_spread(cluster, pod, policy)
         and not delivery_of(policy).blocked(pod)
         and not cluster.queues.of(pod, cluster.namespaces)
     )
@@ -261,13 +264,27 @@ def _needs_room_only(pod: Pod) -> bool:
     )
 
 
+def _is_spread(cluster: Cluster, pod: Pod, policy: Policy) -> bool:
+    """Whether a pod without rules of its own is spread by default beside others: a round compares the nodes."""
+    rules = with_policy_constraints(pod.signature, policy, cluster.services).constraints
+    index = cluster.occupancy.pod_index
+    return rules is not None and any(
+        index.matching_pods(SpreadMatch(pod.namespace, spread.selector)) for spread in rules.soft_spread
+    )
+
+
 def _is_priced_by_class(policy: Policy) -> bool:
     """Whether all pods of a class cost the same, and any node is better than to wait."""
     cost = policy.cost
-    plain = CostPolicy(model=cost.model, weights=cost.weights, data_locality=cost.data_locality)
+    plain = CostPolicy(
+        model=cost.model,
+        weights=cost.weights,
+        data_locality=cost.data_locality,
+        default_spread=cost.default_spread,
+    )
     return (
         delivery_of(policy).owner is not None
-        and not policy.constraints
+        and not policy.has_rules
         and cost == plain
         and policy.unscheduled == UnscheduledPrice()
     )

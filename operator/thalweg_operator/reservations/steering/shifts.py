@@ -14,11 +14,11 @@ from itertools import chain, islice
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
-from flowcore.model.inter_pod_constraints import AffinityTerm
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm
 from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.nodes import Node
-from flowcore.model.pod_index import AffinityMatch, PodSignature
+from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import value_of
@@ -160,7 +160,7 @@ def _exchanged(
     cluster, ledger = state.cluster, state.ledger
     size, records, planned = Size.of(place_key), state.nominations, cluster.nodes.get(before.node)
     prices = records.prices_for(place_key.pod_class, policy.name)
-    if size is None or prices is None or planned is None or policy.constraints:
+    if size is None or prices is None or planned is None or policy.has_rules or _is_spread(state, before.pod):
         return None
     since = prices.generation
     if cluster.node_changed_since(before.node, since) or counted_by_others(state, place_key.signature):
@@ -176,6 +176,7 @@ def _exchanged(
             and others.generation == since
             and _costs_as_much(before.node, prices, partner.node, others)
             and partner.pod.usage == before.pod.usage
+            and not _is_spread(state, partner.pod)
             and not cluster.node_changed_since(partner.node, since)
             and not _is_rejected(ledger, partner.pod, before.node)
             and not counted_by_others(state, partner.pod.signature)
@@ -230,7 +231,7 @@ def _shifted(
 ) -> Place | None:
     cluster, ledger = state.cluster, state.ledger
     prices = state.nominations.prices_for(pod.pod_class, policy.name)
-    signature = with_policy_constraints(pod.signature, policy)
+    signature = with_policy_constraints(pod.signature, policy, cluster.services)
     if prices is None or counted_by_others(state, signature) or _decides_for_others(state.cluster, pod):
         return None
     keys = counting_keys(signature)
@@ -249,6 +250,7 @@ def _shifted(
             and domains_of(place, keys) == domains
             and place_key.admits(node)
             and not _is_kept_apart(cluster, signature, node, place)
+            and not _is_crowded(cluster, signature, node, place)
             and fits_now(cluster, pod, node.name)
             and not infeasible_nodes(state, pod, [node.name])
         ):
@@ -295,7 +297,7 @@ def _counted(state: SteeringState) -> CountedPods:
     cluster, ledger = state.cluster, state.ledger
     counted = state.nominations.counted_pods
     if not counted.known:
-        constrained = any(policy.constraints for policy in cluster.policies.ordered)
+        constrained = any(policy.has_rules for policy in cluster.policies.ordered)
         pods = (reservation.pod for reservation in ledger.reservations.values())
         counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
     return counted
@@ -304,7 +306,7 @@ def _counted(state: SteeringState) -> CountedPods:
 def _rules_of(cluster: Cluster, pod: Pod) -> PodSignature:
     """The pod's signature with the rules of its policy."""
     policy = cluster.policies.of(pod, cluster.namespaces)
-    return pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
+    return pod.signature if policy is None else with_policy_constraints(pod.signature, policy, cluster.services)
 
 
 def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:
@@ -316,6 +318,28 @@ def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place:
         *index.anti_affinity_terms_for(signature),
     ]
     return any(_is_near(cluster, term.topology_key, matching, node, place) for term, matching in terms)
+
+
+def _is_spread(state: SteeringState, pod: Pod) -> bool:
+    """Whether a pod that has a place prefers nodes by where others like it are."""
+    constraints, index = _rules_of(state.cluster, pod).constraints, state.cluster.occupancy.pod_index
+    for spread in constraints.soft_spread if constraints is not None else ():
+        counted = index.matching_pods(SpreadMatch(pod.namespace, spread.selector)).by_node
+        if len(counted) > 1 or sum(counted.values()) > 1:
+            return True
+    return False
+
+
+def _is_crowded(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:
+    """Whether a node has more pods than a pod's place has beside it, of those that its spread counts on a node."""
+    index = cluster.occupancy.pod_index
+    spread = signature.constraints.soft_spread if signature.constraints is not None else ()
+    for constraint in spread:
+        if constraint.topology_key == HOSTNAME:
+            counted = index.matching_pods(SpreadMatch(signature.namespace, constraint.selector)).by_node
+            if counted.get(node.name, 0) >= max(1, counted.get(place.name, 0)):
+                return True
+    return False
 
 
 def _is_near(cluster: Cluster, key: str, matching: MatchingPods, node: Node, place: Node) -> bool:

@@ -106,7 +106,7 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         if group and not optional:
             plan.broken.setdefault(group, conflicts)
         return
-    signature = with_policy_constraints(pod.signature, placement.policy)
+    signature = with_policy_constraints(pod.signature, placement.policy, state.cluster.services)
     reserved = Reserved(pod, placement, signature, owner, group, optional)
     if plan.in_groups:
         plan.waiting.append(reserved)
@@ -132,7 +132,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         or not _has_devices(state, placement, event.generation)
         or _breaks_rules(
             state,
-            with_policy_constraints(current.signature, policy),
+            with_policy_constraints(current.signature, policy, cluster.services),
             placement.node,
             reserved=current.key in ledger.held,
         )

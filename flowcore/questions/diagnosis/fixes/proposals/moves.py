@@ -55,7 +55,7 @@ def moves(
         room = without_pods(snapshot, [Leaver.of(runs)])
         if not run_filters(wanted.pod.pod_class, room, wanted.signature).fits.any():
             continue
-        signature = with_policy_constraints(moved.signature, governed.policy_of(moved))
+        signature = with_policy_constraints(moved.signature, governed.policy_of(moved), snapshot.pod_index.services)
         elsewhere = run_filters(moved.pod_class, room, signature).fits
         elsewhere[snapshot.table.index[runs.node]] = False
         for row in _targets(elsewhere, room):

@@ -14,6 +14,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.services import ServiceIndex
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import always
 from flowcore.rules.devices.nameless_claims import without_names
@@ -32,6 +33,7 @@ class Wanted:
         keys: of all of them.
         claims: to devices, of one of them, by their names in it, perhaps changed; none where it cannot use them, or has
             extended resources by devices too.
+        services: by which pods without a controller are spread.
     """
 
     pod: Pod
@@ -39,10 +41,11 @@ class Wanted:
     keys: tuple[str, ...]
     policy: Policy
     claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    services: ServiceIndex | None = None
 
     def with_pod(self, pod: Pod) -> Wanted:
         """The same pods, changed."""
-        return replace(self, pod=pod, signature=with_policy_constraints(pod.signature, self.policy))
+        return replace(self, pod=pod, signature=with_policy_constraints(pod.signature, self.policy, self.services))
 
     def with_claims(self, claims: Mapping[str, ResourceClaim]) -> Wanted:
         """The same pods with other claims."""
@@ -67,9 +70,10 @@ def wanted_pods(scenario: Scenario, keys: Sequence[str]) -> tuple[Wanted, ...]:
     wanted = []
     for pods in alike.values():
         policy = governed.policy_of(pods[0])
-        signature = with_policy_constraints(pods[0].signature, policy)
+        services = scenario.cluster.services
+        signature = with_policy_constraints(pods[0].signature, policy, services)
         of_all = tuple(pod.key for pod in pods)
-        wanted.append(Wanted(pods[0], signature, of_all, policy, _claims(pods[0], scenario)))
+        wanted.append(Wanted(pods[0], signature, of_all, policy, _claims(pods[0], scenario), services))
     return tuple(wanted)
 
 

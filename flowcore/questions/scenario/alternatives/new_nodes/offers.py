@@ -17,7 +17,7 @@ import numpy as np
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import Pod

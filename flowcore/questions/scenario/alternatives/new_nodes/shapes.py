@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
-from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
@@ -47,7 +48,7 @@ def waiting_kinds(unplaced: Iterable[Unplaced], plan: ScenarioPlan) -> list[Wait
     index, counts = plan.result.after.pod_index, Counter[WaitingKind]()
     for left in unplaced:
         pod = left.pod
-        of_policy = with_policy_constraints(pod.signature, plan.policies[pod.policy])
+        of_policy = with_policy_constraints(pod.signature, plan.policies[pod.policy], index.services)
         # Labels that no rule reads make no kind: each pod of a StatefulSet has its own.
         is_ruled = of_policy.constraints is not None or bool(index.anti_affinity_terms_for(of_policy))
         kind = WaitingKind(pod.pod_class, of_policy if is_ruled else EMPTY_SIGNATURE, price=left.price)

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
@@ -134,10 +134,14 @@ def _remove(index: dict[_Key, dict[_Place, dict[str, None]]], group: _Key, place
 
 
 def counting_keys(signature: PodSignature) -> tuple[str, ...]:
-    """Keys of the topologies in which rules of a pod count pods. Anti-affinity is asked node by node."""
+    """Keys of the topologies in which rules of a pod, and its spread, count pods.
+
+    Anti-affinity and what a pod prefers of a single node are asked node by node.
+    """
     constraints = signature.constraints or InterPodConstraints()
     keys = {term.topology_key for term in constraints.affinity}
     keys.update(spread.topology_key for spread in constraints.spread)
+    keys.update(spread.topology_key for spread in constraints.soft_spread if spread.topology_key != HOSTNAME)
     keys.update(limit.topology_key for limit in constraints.limits)
     return tuple(sorted(keys - {""}))
 

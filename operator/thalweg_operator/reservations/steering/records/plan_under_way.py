@@ -86,7 +86,7 @@ class PlanUnderWay:
             (
                 with_policy_constraints(pod.signature, policy)
                 for pod, policy in pods.values()
-                if pod.constraints is not None or policy.constraints
+                if pod.constraints is not None or policy.has_rules
             ),
             apart=True,
         )
