@@ -127,24 +127,23 @@ def _parse_default_spread(wire: str | list[WireDefaultConstraint]) -> DefaultSpr
     if len(wire) > _MOST_DEFAULT_CONSTRAINTS:
         raise PolicyError("spec.cost.defaultSpread", f"has more than {_MOST_DEFAULT_CONSTRAINTS} constraints")
     known: dict[tuple[str, str], SpreadConstraint] = {}
-    for place, each in enumerate(wire):
+    for place, constraint in enumerate(wire):
         field = f"spec.cost.defaultSpread[{place}]"
-        if not is_label_key(each.topology_key):
-            raise PolicyError(f"{field}.topologyKey", f'"{each.topology_key}" is no key of a label')
-        if each.label_selector is not None:
-            raise PolicyError(
-                f"{field}.labelSelector", "is not allowed: each pod has that of its controller or Services"
-            )
-        key = each.when_unsatisfiable, each.topology_key
+        if not is_label_key(constraint.topology_key):
+            raise PolicyError(f"{field}.topologyKey", f'"{constraint.topology_key}" is no key of a label')
+        if constraint.label_selector is not None:
+            problem = "is not allowed: each pod has that of its controller or Services"
+            raise PolicyError(f"{field}.labelSelector", problem)
+        key = constraint.when_unsatisfiable, constraint.topology_key
         if key in known:
-            raise PolicyError(field, f"another constraint has this topologyKey and {each.when_unsatisfiable} too")
+            raise PolicyError(field, f"another constraint has this topologyKey and {constraint.when_unsatisfiable}")
         known[key] = SpreadConstraint(
-            topology_key=each.topology_key,
-            max_skew=each.max_skew,
+            topology_key=constraint.topology_key,
+            max_skew=constraint.max_skew,
             selector=None,
-            min_domains=1 if each.min_domains is None else each.min_domains,
-            honors_affinity=each.node_affinity_policy == "Honor",
-            honors_taints=each.node_taints_policy == "Honor",
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            honors_affinity=constraint.node_affinity_policy == "Honor",
+            honors_taints=constraint.node_taints_policy == "Honor",
             is_default=True,
         )
     return DefaultSpread(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowcore.api.base import Interner, Wire, WireMeta
 from flowcore.model.services import Service
 
 
 class WireServiceSpec(Wire):
-    selector: dict[str, str] | None = None
+    selector: Any = None
 
 
 class WireService(Wire):
@@ -16,7 +18,10 @@ class WireService(Wire):
 
 
 def to_service(wire: WireService, intern: Interner) -> Service:
-    """A Service. Without a selector it selects no pod."""
-    meta, selector = wire.metadata, (wire.spec.selector if wire.spec is not None else None) or {}
-    pairs = tuple(sorted((intern(key), intern(value)) for key, value in selector.items()))
-    return Service(meta.namespace or "default", meta.name, intern(pairs))
+    """A Service. Without a selector, or with one that is no map of texts, it selects no pod."""
+    meta, selector = wire.metadata, wire.spec.selector if wire.spec is not None else None
+    pairs = selector.items() if isinstance(selector, dict) else ()
+    if not all(isinstance(value, str) for _, value in pairs):
+        pairs = ()
+    labels = tuple(sorted((intern(key), intern(value)) for key, value in pairs))
+    return Service(meta.namespace or "default", meta.name, intern(labels))

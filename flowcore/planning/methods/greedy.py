@@ -194,8 +194,8 @@ class CandidateNodes:
             here = nodes[place : place + 1]
             if place in risen:
                 risen.discard(place)
-                has_room = bool(capacity.has_room_at(demand, here)[0])
-                now = (self._own_cost(here) + capacity.next_increase_at(demand, here))[0] if has_room else np.inf
+                fits = bool(capacity.has_room_at(demand, here)[0])
+                now = (self._own_cost(here) + capacity.next_increase_at(demand, here))[0] if fits else np.inf
                 prices[place] += now - own_cost[place]
                 own_cost[place] = now
             elif capacity.place(demand, int(here[0]), 1):

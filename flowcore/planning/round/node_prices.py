@@ -100,8 +100,8 @@ def _priced_alike(demands: Sequence[Demand]) -> list[list[Demand]]:
     for demand in demands:
         group = demand.group
         key = (group.pod_class, group.policy, group.foreseen, demand.allowed.tobytes())
-        differs = demand.constraints.soft_constraints is None or not _is_placed_by_price(demand)
-        alike.setdefault(id(demand) if differs else key, []).append(demand)
+        is_spread = demand.constraints.soft_constraints is not None and _is_placed_by_price(demand)
+        alike.setdefault(key if is_spread else id(demand), []).append(demand)
     return list(alike.values())
 
 

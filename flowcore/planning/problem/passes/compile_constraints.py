@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.default_spread import NO_SPREAD
-from flowcore.model.inter_pod_constraints import InterPodConstraints
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.pod_index import CONTROLLER, PodSignature, SpreadMatch
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.contradictions import Contradiction, contradictions
-from flowcore.planning.problem.passes.idle_spread import SpreadInRound
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.saying import Say, unguarded
@@ -46,7 +46,7 @@ def compile_constraints(
         contradictory = say(
             "How policies exclude their own pods", partial(contradictions, snapshot, policies), contradictory
         )
-    spread = SpreadInRound(snapshot)
+    spread = _SpreadInRound(snapshot)
     known: dict[tuple[str, PodSignature], PodSignature] = {}
 
     def with_constraints(pod: PendingPod) -> PendingPod:
@@ -54,7 +54,7 @@ def compile_constraints(
         if signature is None:
             policy = policies[pod.policy]
             signature = with_policy_constraints(pod.signature, policy, snapshot.pod_index.services)
-            signature = spread.without_idle(_with_contradiction(signature, policy, contradictory))
+            signature = spread.without_unused_spread(_with_contradiction(signature, policy, contradictory))
             known[pod.policy, pod.signature] = signature
         return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
 
@@ -71,3 +71,46 @@ def _with_contradiction(
             constraints = msgspec.structs.replace(before, contradiction=known.sentence)
             return msgspec.structs.replace(signature, constraints=constraints)
     return signature
+
+
+class _SpreadInRound:
+    """What the default spread of waiting pods counts.
+
+    Most controllers have one pod, and pods that no preference tells apart are one group.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """The nodes, and the pods that run and that wait."""
+        self._snapshot = snapshot
+        self._labelled: dict[str, tuple[bool, bool]] = {}
+
+    def without_unused_spread(self, signature: PodSignature) -> PodSignature:
+        """A waiting pod's signature without a default spread that prefers no node: that of a controller's only pod."""
+        constraints = signature.constraints
+        if constraints is None or not self._is_idle(signature, constraints.soft_spread):
+            return signature
+        rest = msgspec.structs.replace(constraints, soft_spread=())
+        return msgspec.structs.replace(signature, constraints=None if rest == InterPodConstraints() else rest)
+
+    def _is_idle(self, signature: PodSignature, spread: tuple[SpreadConstraint, ...]) -> bool:
+        if not spread or not spread[0].is_default or signature.labels[0][0] != CONTROLLER:
+            return False
+        if self._waiting[signature.labels[0][1]] > 1 or not all(map(self._is_even, spread)):
+            return False
+        # All of a pod's default constraints count the same pods.
+        return not self._snapshot.pod_index.matching_pods(SpreadMatch(signature.namespace, spread[0].selector))
+
+    @cached_property
+    def _waiting(self) -> Counter[str]:
+        """Waiting pods of each controller."""
+        signatures = (pod.signature for pod in self._snapshot.pending)
+        return Counter(each.labels[0][1] for each in signatures if each.labels and each.labels[0][0] == CONTROLLER)
+
+    def _is_even(self, constraint: SpreadConstraint) -> bool:
+        """Whether all nodes have the label of a constraint, or none has it and that does not matter."""
+        key = constraint.topology_key
+        if key not in self._labelled:
+            labelled = self._snapshot.table.column(key).codes >= 0
+            self._labelled[key] = bool(labelled.all()), bool(labelled.any())
+        every, some = self._labelled[key]
+        return every or not (some or constraint.needs_all_labels)
