@@ -131,8 +131,11 @@ def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
     if not judged.any():
         return np.zeros(len(score), dtype=np.int64)
     least, most = int(score[judged].min()), int(score[judged].max())
-    share = np.clip(OMEGA * (score - least) // most, 0, OMEGA) if most > 0 else np.zeros_like(score)
-    return np.where(spread.unlabelled, OMEGA, share)
+    if most <= 0:
+        return np.where(spread.unlabelled, OMEGA, 0)
+    share: Int64s = np.minimum(np.maximum(OMEGA * (score - least) // most, 0), OMEGA)
+    share[spread.unlabelled] = OMEGA
+    return share
 
 
 def _below_best(score: Int64s, allowed: Bools) -> Int64s:

@@ -19,9 +19,6 @@ from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.soft_spread import SpreadScore
 
-#: With at most this many zones the nodes of each are looked at by themselves.
-_FEW_ZONES = 16
-
 
 class SpreadNodes:
     """What the spread of a class costs on some nodes, as its pods come.
@@ -91,44 +88,50 @@ class DecidingNodes:
         self._counters, self._allowed = counters, allowed
 
     @cached_property
-    def _zones(self) -> tuple[Int64s, int]:
-        """int64[N]: the same number for nodes in the same zones of every constraint; and how many numbers there are."""
-        zones, count = np.zeros(len(self._allowed), dtype=np.int64), 1
+    def _zones(self) -> list[Int64s]:
+        """The nodes that the class may use in each zone: one domain of every constraint but those of single nodes."""
+        shared = [counter.domains for counter in self._counters if not counter.domains.are_single_nodes]
+        if len(shared) == 1 and self._allowed.all():
+            return [shared[0].nodes(zone) for zone in range(shared[0].count + 1)]
+        nodes = np.nonzero(self._allowed)[0]
+        if not shared:
+            return [nodes]
+        codes = np.array([domains.codes[nodes] for domains in shared])
+        _, zones = np.unique(codes, axis=1, return_inverse=True)
+        order = np.argsort(zones.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(zones.ravel()))[:-1]
+        return np.split(nodes[order], ends)
+
+    @cached_property
+    def _odd(self) -> Int64s:
+        """Nodes that the class may use and that have no name as their label: what they cost is not that of others."""
+        odd = np.zeros(len(self._allowed), dtype=np.bool_)
         for counter in self._counters:
-            domains = counter.domains
-            if not domains.are_single_nodes:
-                zones, count = zones * (domains.count + 1) + domains.codes, count * (domains.count + 1)
-                if count > len(zones):
-                    _, zones = np.unique(zones, return_inverse=True)
-                    count = int(zones.max(initial=0)) + 1
-        return zones, count
+            if counter.domains.are_single_nodes:
+                odd |= ~counter.domains.labelled
+        return np.nonzero(odd & self._allowed)[0]
 
     def of(self, counts: DomainCounts, most: int, cost: NDArray[np.float64] | None = None) -> Int64s:
         """int64[K], ascending: nodes that decide as long as pods come to fewer than ``most`` nodes.
 
-        All on which counted pods are, and of each zone ``most`` others: the cheapest.
+        All on which counted pods are, and of each zone ``most`` others at least: the cheapest.
 
         Args:
             cost: float64[N], infinite where there is no room; None: any nodes will do.
         """
-        even = self._allowed.copy()
+        chosen = [self._odd]
         for counter in self._counters:
             if counter.domains.are_single_nodes:
-                even[~counter.domains.labelled] = False
-                even[counter.domains.first_nodes[np.nonzero(counts.of(counter)[:-1])[0]]] = False
-        chosen = self._allowed & ~even
-        nodes = np.nonzero(even)[0]
-        zones, count = self._zones
-        of_node = zones[nodes]
-        if count <= _FEW_ZONES:
-            for zone in range(count):
-                inside = nodes[of_node == zone]
-                if len(inside) > most:
-                    inside = inside[:most] if cost is None else inside[np.argpartition(cost[inside], most - 1)[:most]]
-                chosen[inside] = True
-        else:
-            order = nodes[np.lexsort((of_node,) if cost is None else (cost[nodes], of_node))]
-            starts = np.searchsorted(zones[order], np.arange(count))
-            rank = np.arange(len(order)) - starts[zones[order]]
-            chosen[order[rank < most]] = True
-        return np.nonzero(chosen)[0]
+                crowded = counter.domains.first_nodes[np.nonzero(counts.of(counter)[:-1])[0]]
+                chosen.append(crowded[self._allowed[crowded]])
+        # Of the cheapest ones some may be crowded.
+        more = most + sum(map(len, chosen))
+        for inside in self._zones:
+            if len(inside) <= more:
+                chosen.append(inside)
+            elif cost is None:
+                chosen.append(inside[:more])
+            else:
+                chosen.append(inside[np.argpartition(cost[inside], more - 1)[:more]])
+        nodes: Int64s = np.unique(np.concatenate(chosen))
+        return nodes

@@ -40,7 +40,7 @@ Bools = NDArray[np.bool_]
 _LABEL_CACHE_BYTES = 2**26
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelColumn:
     """The values of one label, or of several (``domain_value``): ``values[codes[i]]`` is the value of node i.
 
@@ -49,6 +49,16 @@ class LabelColumn:
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
+
+    @cached_property
+    def labelled(self) -> Bools:
+        """bool[N]: nodes that have a value; not to be changed."""
+        return self.codes >= 0
+
+    @cached_property
+    def domain_codes(self) -> Int64s:
+        """int64[N]: the codes, with the number of values in place of -1; not to be changed."""
+        return np.where(self.labelled, self.codes, len(self.values)).astype(np.int64)
 
     def updated(self, key: str, previous: Int64s, rows: Iterable[tuple[int, Labels]]) -> LabelColumn:
         """The column of another table: its nodes had these rows before (-1: new), and some rows have new labels."""

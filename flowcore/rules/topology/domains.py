@@ -44,8 +44,7 @@ class Domains:
         For verdicts and scores, which do not depend on the numbers. Cheaper than ``of``.
         """
         column = table.column(key)
-        labelled = column.codes >= 0
-        return cls(np.where(labelled, column.codes, len(column.values)).astype(np.int64), labelled, len(column.values))
+        return cls(column.domain_codes, column.labelled, len(column.values))
 
     @classmethod
     def whole(cls, table: NodeTable) -> Domains:

@@ -38,8 +38,9 @@ class SpreadScore:
     @property
     def score(self) -> Int64s:
         """int64[N]: rounded; 0 for unlabelled nodes."""
-        rounded = np.sign(self.raw) * np.floor(np.abs(self.raw) + 0.5)  # away from zero, as Go rounds
-        return np.where(self.unlabelled, 0, rounded.astype(np.int64))
+        rounded = np.floor(self.raw + 0.5).astype(np.int64)  # as Go rounds: nothing is below zero
+        rounded[self.unlabelled] = 0
+        return rounded
 
     def with_added(self, pods: Sequence[Int64s]) -> SpreadScore:
         """The score with more pods: for each constraint, int64[N] pods that came into each node's domain."""
@@ -77,13 +78,14 @@ def spread_score(
             domains, counted = Domains.single_nodes(table), None
         else:
             domains, counted = Domains.unordered(constraint.topology_key, table), counted_nodes(constraint)
-        matching_pods = pod_index.matching_pods(SpreadMatch(signature.namespace, constraint.selector))
-        pods = DomainCounter.of(matching_pods, domains, counted, table).initial_by_node
         used = np.zeros(domains.count + 1, dtype=np.bool_)
         used[domains.codes[usable]] = True
         weights.append(float(np.log(int(used.sum()) + 2)))
-        cost = pods * weights[-1] + (constraint.max_skew - 1)
+        matching_pods = pod_index.matching_pods(SpreadMatch(signature.namespace, constraint.selector))
+        cost: NDArray[np.float64] | float = float(constraint.max_skew - 1)
+        if matching_pods:
+            cost = cost + weights[-1] * DomainCounter.of(matching_pods, domains, counted, table).initial_by_node
         if not constraint.needs_all_labels:
-            cost[table.column(constraint.topology_key).codes < 0] = 0.0
+            cost = cost * table.column(constraint.topology_key).labelled
         score += cost
     return SpreadScore(score, ~counted_nodes.labelled, tuple(weights))

@@ -118,7 +118,7 @@ class CountedNodes:
         #: bool[N], nodes that have the labels of all constraints; without those of constraints that do not need it.
         self.labelled: Bools = np.ones(len(table.nodes), dtype=np.bool_)
         for key in needed_labels(constraints):
-            self.labelled &= table.column(key).codes >= 0
+            self.labelled &= table.column(key).labelled
         self._by_policies: dict[tuple[bool, bool], Bools] = {}
 
     def __call__(self, constraint: SpreadConstraint) -> Bools:
