@@ -82,10 +82,10 @@ def spread_score(
         used[domains.codes[usable]] = True
         weights.append(float(np.log(int(used.sum()) + 2)))
         matching_pods = pod_index.matching_pods(SpreadMatch(signature.namespace, constraint.selector))
-        cost: NDArray[np.float64] | float = float(constraint.max_skew - 1)
+        cost = np.full(len(score), float(constraint.max_skew - 1))
         if matching_pods:
-            cost = cost + weights[-1] * DomainCounter.of(matching_pods, domains, counted, table).initial_by_node
+            cost += weights[-1] * DomainCounter.of(matching_pods, domains, counted, table).initial_by_node
         if not constraint.needs_all_labels:
-            cost = cost * table.column(constraint.topology_key).labelled
+            cost *= table.column(constraint.topology_key).labelled
         score += cost
     return SpreadScore(score, ~counted_nodes.labelled, tuple(weights))
