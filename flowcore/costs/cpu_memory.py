@@ -7,12 +7,20 @@ BalancedAllocation scores.
 With ``u_cpu``, ``u_mem`` the utilisation of the node and ``room_cpu``, ``room_mem`` its capacity in pods of mean size::
 
     potential = 1000 * leastRequested * (room_cpu * u_cpu^2 + room_mem * u_mem^2) / 4
-              + 1000 * balance * min(room_cpu, room_mem) * max(u_cpu, u_mem)^2 / 4
+              +  500 * balance * max(u_cpu, u_mem)
     arc       = 1000
 
-A pod of mean size pays ``(u_cpu + u_mem) / 2`` of 1000 for the first line, the rising slots of the seeds, and a pod of
-twice the size twice as much. The sum is least where all nodes are equally full. The second line is paid for what a pod
-adds to the resource that the node has least of: pods that need much of one go where there is much of it left.
+A pod of mean size pays ``(u_cpu + u_mem) / 2`` of 1000 for the first line, with half of itself counted in: the rising
+slots of the seeds; a pod of twice the size pays twice as much. The sum is least where all nodes are equally full. The
+second line is paid for what a pod adds to the resource that is used most: pods that need much of one go where the other
+one is used.
+
+With both weights at 1 a lone pod pays 10 for each point that kube-scheduler's two scores take off, LeastAllocated and
+BalancedAllocation together. For that pod is of mean size, and::
+
+    LeastAllocated     = 100 - 100 * (u_cpu + u_mem) / 2                with the whole pod counted in
+    BalancedAllocation =  75 -  25 * (|u_cpu - u_mem| with the pod - without it)
+    |u_cpu - u_mem|    = 2 * max(u_cpu, u_mem) - u_cpu - u_mem
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import OMEGA, bend, energy, slope
+from flowcore.costs.scale import MOST_SHARE, OMEGA, bend, energy, slope
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
 
@@ -41,48 +49,26 @@ class CPUMemory:
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """float64[...]: potential of nodes with this load."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
-        filled = energy(cpu.used), energy(memory.used)
-        total = cpu.cost(filled[0])
-        total += memory.cost(filled[1])
+        total = cpu.cost()
+        total += memory.cost()
         total *= weights.least_requested * OMEGA / 2
         if weights.balance:
-            fullest = np.maximum(*filled)
-            fullest *= _narrower(cpu, memory)
-            fullest *= weights.balance * OMEGA / 2
-            total += fullest
+            total += weights.balance * OMEGA / 2 * np.maximum(cpu.share, memory.share)
         return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
-        fuller = _is_cpu_fuller(cpu, memory)
+        fuller: Bools = cpu.share >= memory.share
         return self._slopes(cpu, memory, weights, (fuller, ~fuller))
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """float64[N, 4]: lower bounds of the curvature: that of the first line of the potential."""
+        """float64[N, 4]: lower bounds of the curvature. The second line is not bent."""
         bends = np.zeros((*load.pods.shape, 4))
         for column in (0, 1):
             part = _Part.of(load, column, float(unit[column]))
             bent = np.where(part.offered, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0)
             bends[..., column] = OMEGA / 2 * weights.least_requested / part.unit * bent
-        return bends
-
-    def curvature_from(self, touched: Load, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """``curvature``, for tangents that touch at some loads: the second line is bent along the fuller resource.
-
-        It is never below what it would be if that resource stayed the fuller one.
-        """
-        bends = self.curvature(load, unit, weights)
-        if weights.balance:
-            cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
-            before = (_Part.of(touched, column, float(unit[column])) for column in (0, 1))
-            fuller, narrower = _is_cpu_fuller(*before), _narrower(cpu, memory)
-            for column, (part, decides) in enumerate(zip((cpu, memory), (fuller, ~fuller), strict=True)):
-                bent = np.where(
-                    part.offered & decides, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0
-                )
-                share = narrower / np.where(part.room > 0, part.room, np.inf)
-                bends[..., column] += OMEGA / 2 * weights.balance / part.unit * share * bent
         return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
@@ -92,12 +78,11 @@ class CPUMemory:
         return self._slopes(cpu, memory, weights, (both, both))
 
     def _slopes(self, cpu: _Part, memory: _Part, weights: CostWeights, fuller: tuple[Bools, Bools]) -> Float64s:
-        slopes, narrower = np.zeros((*cpu.used.shape, 4)), _narrower(cpu, memory)
+        slopes = np.zeros((*cpu.used.shape, 4))
         for column, (part, decides) in enumerate(zip((cpu, memory), fuller, strict=True)):
-            share = narrower / np.where(part.room > 0, part.room, np.inf)
-            requested = weights.least_requested * np.where(part.offered, slope(part.used), 1.0)
-            unbalanced = weights.balance * np.where(decides, share * slope(part.used), 0.0)
-            slopes[..., column] = OMEGA / 2 / part.unit * (requested + unbalanced)
+            requested = weights.least_requested * np.where(part.offered, slope(part.used), 1.0) / part.unit
+            unbalanced = weights.balance * np.where(decides & part.offered, 1.0 / part.least, 0.0)
+            slopes[..., column] = OMEGA / 2 * (requested + unbalanced)
         return slopes
 
 
@@ -114,6 +99,8 @@ class _Part:
     used: Float64s
     taken: Float64s
     unit: float
+    #: The capacity; where a pod of mean size is more than MOST_SHARE of it, a node for which it is no more than that.
+    least: Float64s
 
     @classmethod
     def of(cls, load: Load, column: int, unit: float) -> _Part:
@@ -121,22 +108,14 @@ class _Part:
         offered = capacity > 0
         everywhere = bool(offered.all())
         used = taken / capacity if everywhere else np.where(offered, taken / np.maximum(capacity, 1.0), 0.0)
-        return cls(everywhere, offered, capacity / unit, used, taken, unit)
+        return cls(everywhere, offered, capacity / unit, used, taken, unit, np.maximum(capacity, unit / MOST_SHARE))
 
-    def cost(self, filled: Float64s) -> Float64s:
+    @property
+    def share(self) -> Float64s:
+        """float64[N]: what is taken of the capacity."""
+        return self.taken / self.least if self.everywhere else np.where(self.offered, self.taken / self.least, 0.0)
+
+    def cost(self) -> Float64s:
         """float64[N]: cost of the energy of what is used."""
-        cost = self.room * filled
+        cost = self.room * energy(self.used)
         return cost if self.everywhere else np.where(self.offered, cost, self.taken / self.unit)
-
-
-def _narrower(cpu: _Part, memory: _Part) -> Float64s:
-    """How many pods of mean size a node has capacity for, by the resources that it has."""
-    least = np.minimum(cpu.room, memory.room)
-    if cpu.everywhere and memory.everywhere:
-        return least
-    return np.where(cpu.offered & memory.offered, least, np.maximum(cpu.room, memory.room))
-
-
-def _is_cpu_fuller(cpu: _Part, memory: _Part) -> Bools:
-    fuller: Bools = cpu.used >= memory.used
-    return fuller

@@ -161,11 +161,3 @@ class CostModel(Protocol):
 
         Leaving any pod pending costs more than a placement by this bound. Often it is the gradient itself.
         """
-
-
-@runtime_checkable
-class BentFromLoads(Protocol):
-    """What a cost model may have as well: it knows more of its curvature where it is known where tangents touch."""
-
-    def curvature_from(self, touched: Load, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """float64[N, 4]: ``curvature(load)`` or more; what it promises need hold for ``a = touched`` only."""

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.costs.model import BentFromLoads, CostModel, Float64s, Load
+from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 
 #: No pod counts as more than this many pods of mean size.
@@ -60,14 +60,8 @@ class NodePotential:
         """float64[..., 4]: slopes along cpu, memory, bandwidth and number of pods."""
         return self.model.gradient(load, self._unit, self.weights)
 
-    def curvature(self, load: Load, touched: Load | None = None) -> Float64s:
-        """float64[N, 4]: how much potentials are at least above their tangents, for loads up to this one.
-
-        Args:
-            touched: where the tangents touch; None: anywhere.
-        """
-        if touched is not None and isinstance(self.model, BentFromLoads):
-            return self.model.curvature_from(touched, load, self._unit, self.weights)
+    def curvature(self, load: Load) -> Float64s:
+        """float64[N, 4]: how much potentials are at least above their tangents, for loads up to this one."""
         return self.model.curvature(load, self._unit, self.weights)
 
     def steepest(self, load: Load) -> Float64s:
@@ -125,11 +119,12 @@ class NodePotential:
 
 
 def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], loads: Iterable[Load]) -> tuple[float, ...]:
-    """What a pod of mean size counts for, among pods that count for anything; powers of two.
+    """What a pod of mean size counts for, among pods that count for anything; powers of two where pods are unlike.
 
     So a pod of mean size pays for a node what it pays where all pods are alike, whatever the sizes of the others.
-    Rounding lets prices of one round hold for the next. Where some pod is far larger than the mean the unit is larger:
-    prices of pods that wait stay above those of placements, and sums within int64.
+    Rounding lets prices of one round hold for the next; of pods of one size, such as a lone pod, it is that size. Where
+    some pod is far larger than the mean the unit is larger: prices of pods that wait stay above those of placements,
+    and sums within int64.
 
     Args:
         sizes, counts: float64[3] of a pod of each class, and its pods.
@@ -143,6 +138,8 @@ def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], loads: Iterable[
     for load in loads:
         largest = np.maximum(largest, np.maximum(load.capacity, load.taken).max(axis=0, initial=0.0))
     least = np.maximum(size.max(axis=0) / _MOST_UNITS, largest / _MOST_UNITS_OF_NODES)
-    unit = 2.0 ** np.rint(np.log2(np.maximum(np.maximum(mean, least), 1.0)))
+    unit = np.maximum(np.maximum(mean, least), 1.0)
+    if (size != size[0]).any():
+        unit = 2.0 ** np.rint(np.log2(unit))
     # What no pod of the round counts for, none pays for.
     return tuple(float(each) for each in np.where(mean > 0, unit, np.inf))

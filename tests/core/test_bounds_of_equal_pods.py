@@ -101,19 +101,21 @@ def test_pods_with_other_ports_share_a_node() -> None:
 
 
 def test_rounding_takes_at_most_one_of_each_pod_that_shares_a_node() -> None:
-    """Half a unit is rounded up in what each pod pays by itself, and down in what both pay together."""
+    """A part of a unit is rounded up in what each pod pays by itself, and down in what both pay together."""
     weights = CostWeights(least_requested=4, balance=0)
-    crowd = snapshot([node("n", 0, 0)], [pod(f"p{at}") for at in range(2)], [("n", amounts(20, GI // 4), ())])
+    # A node so large that a pod of mean size counts for more than these.
+    nodes = [node("n", 0, 0), node("huge", 0, 2**50, pods=0)]
+    crowd = snapshot(nodes, [pod(f"p{at}") for at in range(2)], [("n", amounts(20, GI // 4), ())])
     problem = problem_of(crowd, {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))})
-    assert problem.cost_matrix.first_pod_cost[0, 0] == 4126
-    assert first_bound(problem.cost_matrix) <= cheapest(problem) == 8250
+    assert problem.cost_matrix.first_pod_cost[0, 0] == 3391
+    assert first_bound(problem.cost_matrix) <= cheapest(problem) == 6781
 
 
 def test_sets_of_equal_pods_that_keep_apart_are_certified_at_once() -> None:
     """Several sets on the same nodes are of one size. No later step can gain anything, so none delays a binding."""
     nodes = [node(f"n{at}", 16_000, labels=(("host", f"n{at}"),)) for at in range(8)]
     pending = [
-        pod(f"{name}{at}", 500, GI, kind=PodSignature("default", (("app", name),), constraints=_apart(name)))
+        pod(f"{name}{at}", 1000, 2 * GI, kind=PodSignature("default", (("app", name),), constraints=_apart(name)))
         for name in "abc"
         for at in range(6)
     ]

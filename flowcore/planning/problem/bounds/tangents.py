@@ -104,7 +104,7 @@ class Tangents:
         for load in touched:
             fullest.taken[nodes] = np.maximum(fullest.taken[nodes], load.taken)
             fullest.pods[nodes] = np.maximum(fullest.pods[nodes], load.pods)
-        curvature = potential.curvature(fullest, start)
+        curvature = potential.curvature(fullest)
         if expected is not None and len(nodes):
             own, highest = start.at(nodes), fullest.at(nodes)
             slopes[nodes], curvature[nodes] = 0.0, 0.0
@@ -114,7 +114,7 @@ class Tangents:
                 share = weight / whole
                 moved = np.column_stack([load.taken - own.taken, load.pods - own.pods])
                 value, gradient = potential.exact(load), potential.gradient(load)
-                bends = share[:, np.newaxis] * potential.curvature(highest, load)
+                bends = share[:, np.newaxis] * potential.curvature(highest)
                 slopes[nodes] += share[:, np.newaxis] * gradient
                 curvature[nodes] += bends
                 # Of several points the mean will do: what pods pay beyond one is convex in it.
