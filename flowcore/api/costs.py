@@ -41,6 +41,8 @@ class _Weights(msgspec.Struct, rename="camel"):
     pod_affinity: _Weight = CostWeights().pod_affinity
     spread: _Weight = CostWeights().spread
     image_locality: _Weight = CostWeights().image_locality
+    device_alternatives: _Weight = CostWeights().device_alternatives
+    free_storage: _Weight = CostWeights().free_storage
     idle_resources: _Weight = CostWeights().idle_resources
 
 

@@ -305,17 +305,22 @@ def to_csi_driver(wire: WireCsiDriver) -> CsiDriver:
 
 def to_capacity(wire: WireCapacity) -> Capacity:
     """A storage capacity; where it does not parse, it is -1, so no claim fits."""
-    amount = wire.capacity if wire.maximum_volume_size is None else wire.maximum_volume_size
-    try:
-        largest = -1 if amount is None else whole_from_nanos(nanos(amount))
-    except ModelError:
-        largest = -1
+    free = _bytes_of(wire.capacity)
+    largest = free if wire.maximum_volume_size is None else _bytes_of(wire.maximum_volume_size)
     return Capacity(
         key=(wire.metadata.namespace or "default", wire.metadata.name),
         storage_class=wire.storage_class_name,
         largest=largest,
         topology=None if wire.node_topology is None else to_label_selector(wire.node_topology),
+        free=free,
     )
+
+
+def _bytes_of(amount: Quantity | None) -> int:
+    try:
+        return -1 if amount is None else whole_from_nanos(nanos(amount))
+    except ModelError:
+        return -1
 
 
 #: Kind -> its wire struct and its converter.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.arcs import costs_beside_load, written_costs
+from flowcore.costs.claim_scores import ClaimCosts
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.potential import NodePotential
@@ -78,3 +79,7 @@ class PodCosts:
     def beside_load(self, snapshot: Snapshot) -> Int64s:
         """int64[N], none negative: preferences, what pods that run cost beside these, and machines."""
         return costs_beside_load(self.group, snapshot, self.allowed, self.policy.cost)
+
+    def claims(self, snapshot: Snapshot) -> ClaimCosts:
+        """The parts of ``beside_load`` that are for what their claims get."""
+        return ClaimCosts.of(self.group.pod_class, snapshot, self.allowed, self.policy.cost.weights)

@@ -40,7 +40,10 @@ class NodePotential:
     @classmethod
     def of(cls, model: CostModel, cost: CostPolicy, unit: tuple[float, ...]) -> NodePotential:
         """The potential for pods of a policy."""
-        weights = CostWeights(cost.weights.least_requested, cost.weights.balance, *[0] * 6)
+        none = dict.fromkeys(CostWeights.__struct_fields__, 0)
+        weights = CostWeights(
+            **none | {"least_requested": cost.weights.least_requested, "balance": cost.weights.balance}
+        )
         return cls(model, weights, unit, cost.utilisation)
 
     @cached_property

@@ -8,6 +8,7 @@ compared with kube-scheduler's by a differential test, and priced so that the be
     + 1000 * podAffinity     * (attraction of the best node - of the node) / max(100, of the best - of the worst)
     + 1000 * spread          * (crowding of the node - of the least crowded) / of the most crowded
     +   10 * imageLocality   * (score of the best node - score of the node)
+    + what the pod's claims get there (costs/claim_scores.py)
     + 1000 * idleResources   * 1 where the node offers an extended resource that the pod does not ask for
 
 Unmatched weights are charged, instead of matched weights subtracted from an offset: the same up to a constant per
@@ -32,6 +33,7 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.costs.claim_scores import ClaimCosts
 from flowcore.costs.image_locality import locality
 from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostWeights
@@ -74,6 +76,8 @@ def preferences(
     if weights.image_locality and pod_class.images:
         score = locality(pod_class, snapshot.reports, table)
         cost += _POINT * weights.image_locality * _below_best(score, allowed)
+    for part in ClaimCosts.of(pod_class, snapshot, allowed, weights).parts:
+        cost += part.begun
     if weights.idle_resources:
         cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
     return cost

@@ -52,6 +52,8 @@ class CostWeights(msgspec.Struct, frozen=True):
     pod_affinity: int = 2
     spread: int = 2
     image_locality: int = 1
+    device_alternatives: int = 2
+    free_storage: int = 1
     idle_resources: int = 1
 
 

@@ -19,14 +19,15 @@ import msgspec
 from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.pods import Pod
-from flowcore.model.volumes import CsiDriver, StorageObject
+from flowcore.model.volumes import CsiDriver, StorageClass, StorageObject
 
 #: Versions of Kubernetes, 1.N, whose rules are known. The tests run on them.
 KNOWN: Final = (35, 36, 37)
 #: The first version, 1.N, in which, unless a gate says otherwise: nodes declare features (NodeDeclaredFeatures), the
 #: API server serves MutatingAdmissionPolicy v1, nodes must have drivers (VolumeLimitScaling), what a resized pod takes
 #: is added up before it is compared, a namespaceSelector is not asked about a namespace without labels, a
-#: DeviceTaintRule without a selector taints no device, and ImageLocality counts image volumes as it does containers.
+#: DeviceTaintRule without a selector taints no device, ImageLocality counts image volumes as it does containers, and
+#: nodes with more free storage come first (StorageCapacityScoring).
 _DECLARED_FEATURES: Final = 36
 _MUTATING_POLICIES: Final = 36
 _NEEDED_DRIVERS: Final = 37
@@ -34,6 +35,7 @@ _SUMMED_RESIZES: Final = 37
 _EXACT_NAMESPACES: Final = 37
 _SELECTING_RULES: Final = 37
 _COUNTED_VOLUMES: Final = 37
+_SCORED_STORAGE: Final = 37
 
 _VERSION = re.compile(r"v?1\.(\d+)")
 
@@ -91,6 +93,8 @@ class KubernetesVersion(msgspec.Struct, frozen=True):
         """A storage object as kube-scheduler of this version reads it."""
         if self.rules < _NEEDED_DRIVERS and isinstance(stored, CsiDriver) and stored.is_needed:
             return msgspec.structs.replace(stored, is_needed=False)
+        if self.rules < _SCORED_STORAGE and isinstance(stored, StorageClass):
+            return msgspec.structs.replace(stored, is_scored=False)
         return stored
 
     def as_tainting(self, rule: DeviceTaintRule) -> DeviceTaintRule:

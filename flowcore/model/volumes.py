@@ -199,12 +199,17 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVol
 
 
 class StorageClass(msgspec.Struct, frozen=True, gc=False, tag="StorageClass"):
-    """A StorageClass; ``topologies`` are alternatives, none of them means everywhere."""
+    """A StorageClass; ``topologies`` are alternatives, none of them means everywhere.
+
+    Attributes:
+        is_scored: nodes with more free storage come first (StorageCapacityScoring).
+    """
 
     name: str
     provisioner: str = ""
     binding_mode: str | None = None
     topologies: tuple[NodeSelectorTerm, ...] = ()
+    is_scored: bool = True
 
 
 class CsiNode(msgspec.Struct, frozen=True, gc=False, tag="CSINode"):
@@ -245,12 +250,16 @@ class CsiDriver(msgspec.Struct, frozen=True, gc=False, tag="CSIDriver"):
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, tag="CSIStorageCapacity"):
-    """A CSIStorageCapacity: the largest volume (bytes) of a class that nodes of the topology can have."""
+    """A CSIStorageCapacity: the largest volume of a class that nodes of the topology can have, and all that is free.
+
+    In bytes; -1: that is not said, or cannot be read.
+    """
 
     key: ClaimKey
     storage_class: str = ""
     largest: int = -1
     topology: LabelSelector | None = None
+    free: int = -1
 
 
 StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttachment | CsiDriver | Capacity

@@ -76,7 +76,8 @@ def equal_pods(draw: st.DrawFn) -> Snapshot:
 )
 def test_no_plan_beats_a_bound(crowd: Snapshot, model: str, weight: int, costs: list[int]) -> None:
     """From any price of nodes, and after each step of a solver."""
-    problem = problem_of(crowd, two_policies(model, CostWeights(weight, 0, *[0] * 6)))
+    weights = CostWeights(**dict.fromkeys(CostWeights.__struct_fields__, 0) | {"least_requested": weight})
+    problem = problem_of(crowd, two_policies(model, weights))
     best, matrix = cheapest(problem), problem.cost_matrix
     assert lower_bound(matrix, marginal_costs=np.array(costs[: len(problem.start.free)])) <= best
     solver = solver_of(problem, 0)

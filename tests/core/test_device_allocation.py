@@ -419,7 +419,9 @@ def test_a_search_ends() -> None:
     slices = [pool(*(device(f"d{place:02}", place) for place in range(24)))]
     constraints = [{"distinctAttribute": f"{DRIVER}/numa"}]
     impossible = claim(request(count=12), request("s", selectors=cel("false")), constraints=constraints)
-    assert names(slices, impossible) == Unallocatable("timed out trying to allocate devices", is_error=True)
+    assert names(slices, impossible) == Unallocatable(
+        "timed out trying to allocate devices", is_error=True, is_limit=True
+    )
 
 
 def test_many_claims_with_many_devices() -> None:

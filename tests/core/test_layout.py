@@ -82,6 +82,8 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "podAffinity": CostWeights().pod_affinity,
         "spread": CostWeights().spread,
         "imageLocality": CostWeights().image_locality,
+        "deviceAlternatives": CostWeights().device_alternatives,
+        "freeStorage": CostWeights().free_storage,
         "idleResources": CostWeights().idle_resources,
     }
     assert _defaults(cost)["weights"] == weights

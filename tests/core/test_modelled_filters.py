@@ -36,6 +36,10 @@ MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
         f"{_PLACEMENTS}.device_room.DeviceRoom.take",
         f"{_PLACEMENTS}.device_room.DeviceRoom.limit",
     ),
+    (dynamic_resources.NAME, "errors"): (
+        f"{_PLACEMENTS}.device_room.DeviceRoom.take",
+        f"{_PLACEMENTS}.device_room.DeviceRoom.limit",
+    ),
     (dynamic_resources.NAME, "numbers"): (
         f"{_PLACEMENTS}.free_capacity.FreeCapacity.place",
         f"{_PLACEMENTS}.free_capacity.FreeCapacity.fit_counts_at",

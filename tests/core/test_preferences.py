@@ -88,13 +88,13 @@ def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     bound = 10_000 * 1000 * given_weights.taint_preference
     bound += 1000 * (given_weights.pod_affinity + given_weights.spread + given_weights.image_locality)
-    bound += 1000 * given_weights.idle_resources
+    bound += 1000 * (given_weights.device_alternatives + given_weights.free_storage + given_weights.idle_resources)
     for waiting in found.pending:
         cost = preferences(waiting.pod_class, waiting.signature, found, allowed, given_weights)
         assert (cost.dtype, cost.shape) == (np.int64, (count,))
         assert (cost >= 0).all()
         assert (cost[allowed] <= bound).all()
-        nothing = CostWeights(*[0] * 8)
+        nothing = CostWeights(**dict.fromkeys(CostWeights.__struct_fields__, 0))
         assert not preferences(waiting.pod_class, waiting.signature, found, allowed, nothing).any()
 
 

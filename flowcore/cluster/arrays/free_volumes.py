@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.volumes import PersistentVolume
 
 
@@ -52,6 +54,11 @@ class FreeVolumes:
         by_row = np.argsort(row, kind="stable")
         self._row, self._group = row[by_row], group[by_row]
         self._begins = np.searchsorted(self._row, np.arange(node_count + 1))
+
+    @cached_property
+    def sizes(self) -> Int64s:
+        """int64[V]: bytes of each volume, by its place."""
+        return np.array([whole_from_nanos(max(int(size), 0)) for size in self._sizes], dtype=np.int64)
 
     def place_of_size(self, size: Decimal) -> int:
         """The place of the first volume of this size or a larger one."""

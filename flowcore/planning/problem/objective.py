@@ -5,10 +5,12 @@
     cost = sum over placed pods of its arc to its node
          + sum over nodes of potential(load with the plan) - potential(load as the round begins)
          + sum over placed pods of what its preferences among the pods of the round add
+         + sum over placed pods of how much dearer is what its claims get than what its node had as the round begins
          + sum over pending pods of the price of leaving it
 
-The order of commits is no part of it. Pods are priced alike if they share a cost model and its weights; each such set
-has its own potential, over what runs and its own pods. A pod's preferences count all other pods of the plan as running.
+The order of commits is no part of it, but for pods with claims: they get devices and volumes in this order. Pods are
+priced alike if they share a cost model and its weights; each such set has its own potential, over what runs and its own
+pods. A pod's preferences count all other pods of the plan as running.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ class Objective:
 
     def __init__(self, demands: Sequence[Demand], start: FreeCapacity) -> None:
         """Plans begin with the capacity that nothing was committed to yet."""
-        self._demands, self._snapshot = demands, start.snapshot
+        self._demands, self._snapshot, self._start = demands, start.snapshot, start
+        self._are_scored = any(demand.claims.parts for demand in demands)
+        #: Commits of pods with claims that were priced last, and what was added to the price of each pod.
+        self._with_claims: tuple[tuple[Commit, ...], list[int]] = (), []
         self._counted = np.array([demand.counted for demand in demands], dtype=np.int64).reshape(-1, 4)
         self._soft: dict[int, SoftConstraintCosts | None] = {}
         self._alike: dict[NodePotential, list[int]] = {}
@@ -55,7 +60,7 @@ class Objective:
             int(prices @ np.array([commits[place].count for place in places]))
             for places, prices in self._soft_prices(commits)
         )
-        return self.without_preferences(commits) + soft
+        return self.without_preferences(commits) + soft + self._claims_cost(commits)
 
     def without_preferences(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods less what their preferences among each other add."""
@@ -95,7 +100,32 @@ class Objective:
         for places, soft in self._soft_prices(commits):
             for place, price in zip(places, soft.tolist(), strict=True):
                 prices[begins[place] : begins[place] + count[place]] += price
+        for place, price in self._claim_prices(commits).items():
+            prices[begins[place] : begins[place] + count[place]] += price
         return prices
+
+    def _claims_cost(self, commits: Sequence[Commit]) -> int:
+        return sum(price * commits[place].count for place, price in self._claim_prices(commits).items())
+
+    def _claim_prices(self, commits: Sequence[Commit]) -> dict[int, int]:
+        """Place of a commit -> how much dearer is what its pods' claims get than as the round begins."""
+        if not self._are_scored:
+            return {}
+        places = [place for place, each in enumerate(commits) if self._takes_claimed(each.demand)]
+        taken = tuple(commits[place] for place in places)
+        if self._with_claims[0] != taken:
+            capacity, added = self._start.copy(), list[int]()
+            for commit in taken:
+                demand, node = self._demands[commit.demand], np.array([commit.node])
+                cost = capacity.claims_cost_at(demand, node)
+                added.append(0 if cost is None else int(cost[0]))
+                capacity.take_claimed(demand, node, np.array([commit.count]))
+            self._with_claims = taken, added
+        return dict(zip(places, self._with_claims[1], strict=True))
+
+    def _takes_claimed(self, number: int) -> bool:
+        pod_class = self._demands[number].group.pod_class
+        return pod_class.devices is not None or pod_class.contends_for_volumes
 
     def _are_of(self, demand: Int64s, alike: Sequence[int]) -> Bools:
         """bool[len(demand)]: which of the commits' demands are some that are priced alike."""

@@ -1,7 +1,7 @@
 """Whether a node has the devices of a pod's claims, with kube-scheduler's verdicts and words.
 
-Source: kube-scheduler plugins/dynamicresources (Filter, filterExtendedResources). Not here: how long an allocated
-device may take until its driver confirms it.
+Source: kube-scheduler plugins/dynamicresources (Filter, filterExtendedResources, computeScore). Not here: how long an
+allocated device may take until its driver confirms it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from flowcore.rules.devices.search_effort import SearchEffort, Spend, unlimited
 
 NAME = "DynamicResources"
 REASON_ELSEWHERE = "resourceclaim not available on the node"
+#: Most alternatives of a request (FirstAvailableDeviceRequestMaxSize): the score of the first one.
+_MOST_ALTERNATIVES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,36 @@ def node_devices(
     pools = state.slices.pools(node) if waiting else ()
     chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
     if isinstance(chosen, Unallocatable):
-        return ClaimRejection(chosen.reason, ERROR if chosen.is_error else UNRESOLVABLE)
+        return ClaimRejection(chosen.reason, ERROR if chosen.ends_attempt else UNRESOLVABLE)
     if not all(is_available(claim.allocation, node) for claim in claims):
         return ClaimRejection(REASON_ELSEWHERE)
     fresh = iter(chosen)
     return tuple(next(fresh) if claim.allocation is None else claim.allocation for claim in claims)
+
+
+def has_alternatives(claims: Sequence[ResourceClaim]) -> bool:
+    """Whether nodes may give claims different alternatives of a request (``firstAvailable``)."""
+    return any(request.first_available for claim in claims if claim.allocation is None for request in claim.requests)
+
+
+def alternatives_score(claims: Sequence[ResourceClaim], allocations: Sequence[ClaimAllocation]) -> int:
+    """kube-scheduler's score of what claims have on a node: 8 less the place of the alternative, over all requests.
+
+    Requests without alternatives count for nothing.
+
+    Args:
+        allocations: of each claim, as ``node_devices`` gives them.
+    """
+    score = 0
+    for claim, allocation in zip(claims, allocations, strict=True):
+        served = {device.request for device in allocation.devices}
+        score += sum(
+            max(_MOST_ALTERNATIVES - place, 0)
+            for request in claim.requests
+            for place, alternative in enumerate(request.first_available)
+            if request.reference(alternative) in served
+        )
+    return score
 
 
 def needed_on(node: ReachedNode, claim: ResourceClaim) -> ResourceClaim:

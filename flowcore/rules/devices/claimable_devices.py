@@ -23,12 +23,14 @@ from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import Pool
 from flowcore.rules.devices.claim_users import ClaimUsers
-from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
+from flowcore.rules.devices.claim_verdicts import DeviceState, alternatives_score, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, claims_of
 from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, Spend, unlimited
 
+#: The score of a node that has no devices for a pod.
+NOTHING = -1
 #: Answers that are kept of one state of a cluster.
 _MOST_ANSWERS = 2**15
 _LATER = ClaimRejection(REASON_LATER)
@@ -37,8 +39,8 @@ _LATER = ClaimRejection(REASON_LATER)
 #: Number of a node's pools, numbers of the states of these, and what it offers itself in place of devices, or the node
 #: if an allocation says which nodes reach it.
 _Place = tuple[int, tuple[int, ...], ReachedNode | tuple[str, ...]]
-#: What claims get on a node; None: nothing.
-_Answer = tuple[ClaimAllocation, ...] | None
+#: What claims get on a node, or why they get nothing.
+_Answer = tuple[ClaimAllocation, ...] | ClaimRejection
 
 
 #: See ``ClaimableDevices.begin``.
@@ -163,10 +165,22 @@ class ClaimableDevices:
         claims = self.claims_of(pod)
         if isinstance(claims, ClaimRejection):
             return [False for _ in nodes]
-        spend = self._state.effort.of(pod.namespace)
+        return [score != NOTHING for score in self.scores(claims, nodes)]
+
+    def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[ReachedNode]) -> list[int]:
+        """The score of what claims get on each of some nodes (``alternatives_score``); ``NOTHING`` where they do not.
+
+        Args:
+            claims: of a pod, as ``claims_of`` gives them.
+        """
+        if not claims:
+            return [0 for _ in nodes]
+        spend = self._state.effort.of(claims[0].namespace)
         answers, is_allocated = self._memory.of(without_names(claims)), has_allocation(claims)
-        fitting = (self._remembered(claims, node, answers, spend, is_allocated=is_allocated) for node in nodes)
-        return [answer is not None for answer in fitting]
+        searched = (self._remembered(claims, node, answers, spend, is_allocated=is_allocated) for node in nodes)
+        return [
+            NOTHING if isinstance(answer, ClaimRejection) else alternatives_score(claims, answer) for answer in searched
+        ]
 
     def _remembered(
         self,
@@ -192,11 +206,10 @@ class ClaimableDevices:
         answer = None if any(versions) else self._known(without_names(claims), (reached.number, whose), reached.pools)
         if answer is None:
             answer = self.answer(claims, node, spend)
-        if answer == _LATER:
-            return None
-        answers[place] = None if isinstance(answer, ClaimRejection) else answer
-        self._memory.size += 1
-        return answers[place]
+        if answer != _LATER:
+            answers[place] = answer
+            self._memory.size += 1
+        return answer
 
     def planned_claims(self, pod: ClaimingPod) -> tuple[PlannedClaim, ...] | None:
         """What each claim of a planned pod has or gets; None: one of them gets nothing.
@@ -231,8 +244,12 @@ class ClaimableDevices:
 
         It may if others may use one of its claims, or if other nodes reach something of the same pools.
         """
+        return not pod.may_share and self.has_own_pools(node)
+
+    def has_own_pools(self, node: ReachedNode) -> bool:
+        """Whether no other node reaches anything of the pools that a node reaches."""
         slices = self._state.slices
-        return not pod.may_share and all(slices.is_of_node(pool, node) for pool in slices.pools(node))
+        return all(slices.is_of_node(pool, node) for pool in slices.pools(node))
 
     # --- changes ---
 
@@ -251,7 +268,7 @@ class ClaimableDevices:
         node = ReachedNode(taker.node, taker.labels, taker.offered)
         answers = self._memory.of(without_names(claims))
         allocations = self._remembered(claims, node, answers, spend, is_allocated=has_allocation(claims))
-        if allocations is None:
+        if isinstance(allocations, ClaimRejection):
             self.waiting[taker.pod] = taker
             return
         for claim, allocation in zip(claims, allocations, strict=True):

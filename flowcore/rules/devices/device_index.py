@@ -6,7 +6,7 @@ the claims that a template makes for a thousand pods cost one search on each nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -14,50 +14,63 @@ from typing import NamedTuple
 import numpy as np
 
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.devices import DeviceClass
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.resource_claims import ClaimAllocation, DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import PoolId, ResourceSlice
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import Pool, SliceIndex
-from flowcore.rules.devices.claim_verdicts import DeviceState
+from flowcore.rules.devices.claim_verdicts import DeviceState, alternatives_score, has_alternatives
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
 from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.nameless_claims import NamelessClaims, extended_resources, named, without_names
 from flowcore.rules.devices.node_reach import ReachedNode, reached_node
-from flowcore.rules.devices.pod_claims import ClaimRejection
+from flowcore.rules.devices.pod_claims import ERROR, UNRESOLVABLE, ClaimRejection
 from flowcore.rules.devices.search_effort import LOOK_UP, REASON_LATER, EffortSpentError, SearchEffort, Spend
 
 #: Under which the objects keep the index.
 _MEMO = "index"
 #: Bytes of the answers that are kept, twice, and of one node's answer.
 _MAX_BYTES, _ANSWER_BYTES = 2**26, 750
+#: The same of what a round reads of them.
+_MAX_READ_BYTES, _READ_BYTES = 2**24, 16
 
 #: Number of a node's pools, and what it offers itself in place of devices; for claims with allocations the node.
 _Place = tuple[int, ReachedNode | tuple[str, ...]]
+#: What nodes say to claims that ask for the same.
+_Answers = dict[_Place, "_Answer"]
 #: Reasons, each with the nodes that it holds for, bool[N].
 Rejected = Sequence[tuple[str, Bools]]
 
 
 @dataclass(frozen=True, slots=True)
-class _RejectedNodes:
-    """Nodes of a table without devices for some claims.
+class _NodeAnswers:
+    """What the nodes of a table say to some claims.
 
     Attributes:
         change: the number of the last change that they are of.
+        rejected: nodes without devices.
+        errors: nodes on which the search ends in an error.
+        scores: int64[N], of what the claims get (``alternatives_score``); None: they have no alternatives.
         unfinished: the round in which some were left for later; None: all were searched.
     """
 
     table: NodeTable
     change: int
     rejected: Rejected
+    errors: Rejected
+    scores: Int64s | None
     unfinished: int | None
 
     def is_of(self, table: NodeTable, change: int, this_round: int) -> bool:
         """Whether they still are what would be found."""
         return self.table is table and self.change >= change and self.unfinished in (None, this_round)
+
+    def holds_for(self, table: NodeTable, change: int) -> bool:
+        """Whether it still is what nodes of another table say that have not changed: none came or went."""
+        return self.table.index is table.index and self.change >= change and self.unfinished is None
 
 
 class _Answer(NamedTuple):
@@ -67,23 +80,15 @@ class _Answer(NamedTuple):
         change: the number of the last change that it is of.
         reason: why it has no devices; "": it has them.
         allocations: what the claims get.
+        score: of that.
+        is_error: the search ends in an error.
     """
 
     change: int
     reason: str
     allocations: tuple[ClaimAllocation, ...] = ()
-
-
-@dataclass(slots=True)
-class _Answers:
-    """What nodes say to claims that ask for the same.
-
-    Attributes:
-        rejected: nodes of a table.
-    """
-
-    by_place: dict[_Place, _Answer] = field(default_factory=dict)
-    rejected: _RejectedNodes | None = None
+    score: int = 0
+    is_error: bool = False
 
 
 @dataclass(slots=True)
@@ -92,13 +97,13 @@ class _Planned:
 
     Attributes:
         changes: how often the objects had changed.
-        rejected: nodes of a table that have no devices for claims.
+        nodes: what those of a table say to claims.
     """
 
     takers: tuple[DeviceTaker, ...]
     changes: int
     devices: ClaimableDevices
-    rejected: dict[NamelessClaims, _RejectedNodes] = field(default_factory=dict)
+    nodes: dict[NamelessClaims, _NodeAnswers] = field(default_factory=dict)
 
 
 class DeviceIndex:
@@ -125,6 +130,7 @@ class DeviceIndex:
         self._changes = self._last_change_of_pools = 0
         self._changed_at: dict[PoolId, int] = {}
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
+        self._nodes: GenerationalCache[NamelessClaims, _NodeAnswers] = GenerationalCache(_MAX_READ_BYTES)
         self._last_planned: _Planned | None = None
         #: How often something had changed, and how many rounds were planned in turns since.
         self._turns = 0, 0
@@ -177,10 +183,12 @@ class DeviceIndex:
             changes: how often the objects had changed then.
         """
         answers = self._answers.get(claims) if changes == self._changes else None
-        known = None if answers is None else answers.by_place.get(place)
+        known = None if answers is None else answers.get(place)
         if known is None or known.change < self._last_change(pools):
             return None
-        return ClaimRejection(known.reason) if known.reason else known.allocations
+        if known.reason:
+            return ClaimRejection(known.reason, ERROR if known.is_error else UNRESOLVABLE)
+        return known.allocations
 
     def _last_change(self, pools: Iterable[Pool]) -> int:
         return max((self._changed_at.get(pool.pool_id, 0) for pool in pools), default=0)
@@ -195,7 +203,7 @@ class DeviceIndex:
             self._state = self._state_of(self._state.slices.changed(after.values(), pools))
             self.columns.follow_slices(self._state.slices)
         if self._classes != self._objects.classes:
-            self._answers = GenerationalCache(_MAX_BYTES)
+            self._answers, self._nodes = GenerationalCache(_MAX_BYTES), GenerationalCache(_MAX_READ_BYTES)
         self._slices, self._classes = dict(after), dict(self._objects.classes)
         self._last_change_of_pools = self._changes
 
@@ -259,105 +267,158 @@ class DeviceIndex:
     def rejected(
         self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...] = ()
     ) -> Rejected:
-        """The nodes that have no devices for claims beside planned pods.
+        """The nodes that have no devices for claims beside planned pods, those with ``errors`` aside.
 
         Args:
             claims: as ``claims_of`` of ``devices_beside`` gives them.
         """
-        alike = without_names(claims)
-        spend = self._effort.of(claims[0].namespace)
-        rejected = self._rejected_beside(alike, table, takers, spend) if takers else self._rejected(alike, table, spend)
-        self._objects.is_searched &= all(reason != REASON_LATER for reason, _ in rejected)
-        return [(named(reason, claims), nodes) for reason, nodes in rejected]
+        nodes = self._answers_of(claims, table, takers)
+        self._objects.is_searched &= all(reason != REASON_LATER for reason, _ in nodes.rejected)
+        return [(named(reason, claims), rows) for reason, rows in nodes.rejected]
 
-    def _rejected(self, claims: NamelessClaims, table: NodeTable, spend: Spend) -> Rejected:
+    def errors(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...] = ()
+    ) -> Rejected:
+        """The nodes on which a search ends in an error; for the arguments see ``rejected``."""
+        return [(named(reason, claims), rows) for reason, rows in self._answers_of(claims, table, takers).errors]
+
+    def without_devices(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...] = ()
+    ) -> Bools:
+        """bool[N]: the nodes that have no devices, for whatever reason; for the arguments see ``rejected``."""
+        without = np.zeros(len(table.nodes), dtype=np.bool_)
+        for _, nodes in (*self.rejected(claims, table, takers), *self.errors(claims, table, takers)):
+            without |= nodes
+        return without
+
+    def scores(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...] = ()
+    ) -> Int64s | None:
+        """int64[N]: how early the alternatives are that nodes have for claims beside planned pods.
+
+        None: the claims have no alternatives. For the arguments see ``rejected``, for the numbers
+        ``alternatives_score``; those of nodes without devices have no meaning.
+        """
+        return self._answers_of(claims, table, takers).scores if has_alternatives(claims) else None
+
+    def _answers_of(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...]
+    ) -> _NodeAnswers:
+        alike, spend = without_names(claims), self._effort.of(claims[0].namespace)
+        return self._answers_beside(alike, table, takers, spend) if takers else self._answers_begun(alike, table, spend)
+
+    def _answers_begun(self, claims: NamelessClaims, table: NodeTable, spend: Spend) -> _NodeAnswers:
+        known = self._nodes.get(claims)
+        if known is not None and known.is_of(table, self._last_change_of_pools, self._effort.rounds):
+            return known
         answers = self._answers.get(claims)
         if answers is None:
-            answers = _Answers()
+            answers = {}
             self._answers.put(claims, answers, _ANSWER_BYTES * len(table.nodes))
-        known = answers.rejected
-        if known is None or not known.is_of(table, self._last_change_of_pools, self._effort.rounds):
-            known = answers.rejected = self._rejected_nodes(table, self._ask(claims, table, answers, spend))
-        return known.rejected
+        rows: Sequence[int] = range(len(table.nodes))
+        if known is not None and known.holds_for(table, self._last_change_of_pools):
+            pairs = zip(known.table.nodes, table.nodes, strict=True)
+            rows = [row for row, (before, now) in enumerate(pairs) if before is not now]
+        else:
+            known = None
+        try:
+            spend(LOOK_UP * len(rows))
+            known = self._asked(claims, table, known, rows, partial(self._ask, claims, answers, spend))
+        except EffortSpentError:
+            known = self._all_later(claims, table)
+        if len(answers) > 2 * len(table.nodes) + 100:  # those of nodes that are gone, or changed, pile up
+            self._answers.put(claims, {}, _ANSWER_BYTES * len(table.nodes))
+        self._nodes.put(claims, known, _READ_BYTES * len(table.nodes))
+        self._state.slices.retain(table.index)
+        return known
 
-    def _rejected_nodes(self, table: NodeTable, rejected: Rejected) -> _RejectedNodes:
-        is_unfinished = any(reason == REASON_LATER for reason, _ in rejected)
-        return _RejectedNodes(table, self._changes, rejected, self._effort.rounds if is_unfinished else None)
-
-    def _rejected_beside(
+    def _answers_beside(
         self, claims: NamelessClaims, table: NodeTable, takers: tuple[DeviceTaker, ...], spend: Spend
-    ) -> Rejected:
+    ) -> _NodeAnswers:
         """Only nodes that reach something of a pool from which planned pods take are asked again."""
         planned = self._planned(takers)
-        known = planned.rejected.get(claims)
+        known = planned.nodes.get(claims)
         if known is not None and known.is_of(table, self._last_change_of_pools, self._effort.rounds):
-            return known.rejected
+            return known
         try:
             spend(LOOK_UP * len(table.nodes))
         except EffortSpentError:
-            return _all_later(table)
-        counted = self.devices.allocations
+            return self._all_later(claims, table)
+        counted, extended = self.devices.allocations, extended_resources(claims)
         taken = pools_of(each for key, each in planned.devices.allocations.items() if counted.get(key) != each)
-        rejected = {reason: nodes.copy() for reason, nodes in self._rejected(claims, table, spend)}
-        answers: dict[_Place, ClaimRejection | None] = {}
-        is_allocated, extended = has_allocation(claims), extended_resources(claims)
-        for row, node in enumerate(table.nodes):
-            reached = reached_node(node, extended)
-            node_pools = self._state.slices.node_pools(reached)
-            if all(pool.pool_id not in taken for pool in node_pools.pools):
-                continue
-            for nodes in rejected.values():
-                nodes[row] = False
-            place = node_pools.number, reached if is_allocated else reached.offered
+        rows = [
+            row
+            for row, node in enumerate(table.nodes)
+            if any(pool.pool_id in taken for pool in self._state.slices.pools(reached_node(node, extended)))
+        ]
+        answers: dict[_Place, _Answer] = {}
+
+        def ask(node: ReachedNode, place: _Place, _pools: tuple[Pool, ...]) -> _Answer:
             if place not in answers:
-                answer = planned.devices.answer(claims, reached, spend)
-                answers[place] = answer if isinstance(answer, ClaimRejection) else None
-            rejection = answers[place]
-            if rejection is not None:
-                rejected.setdefault(rejection.reason, np.zeros(len(table.nodes), dtype=np.bool_))[row] = True
-        planned.rejected[claims] = self._rejected_nodes(table, _of_some(rejected.items()))
-        return planned.rejected[claims].rejected
+                answers[place] = self._answer(claims, planned.devices.answer(claims, node, spend))
+            return answers[place]
 
-    def _ask(self, claims: NamelessClaims, table: NodeTable, answers: _Answers, spend: Spend) -> Rejected:
-        try:
-            spend(LOOK_UP * len(table.nodes))
-        except EffortSpentError:
-            return _all_later(table)
-        rejected: dict[str, list[int]] = {}
-        is_allocated, extended, places = has_allocation(claims), extended_resources(claims), set[_Place]()
-        for row, node in enumerate(table.nodes):
-            reached = reached_node(node, extended)
-            node_pools = self._state.slices.node_pools(reached)
-            place = node_pools.number, reached if is_allocated else reached.offered
-            places.add(place)
-            known = answers.by_place.get(place)
-            if known is None or known.change < self._last_change(node_pools.pools):
-                answer = self.devices.answer(claims, reached, spend)
-                known = (
-                    _Answer(self._changes, answer.reason)
-                    if isinstance(answer, ClaimRejection)
-                    else _Answer(self._changes, "", answer)
-                )
-                if known.reason != REASON_LATER:
-                    answers.by_place[place] = known
-            if known.reason:
-                rejected.setdefault(known.reason, []).append(row)
-        if len(answers.by_place) > 2 * len(places) + 100:  # those of nodes that are gone, or changed, pile up
-            answers.by_place = {place: answer for place, answer in answers.by_place.items() if place in places}
-        self._state.slices.retain(table.index)
-        return [(reason, _at(rows, len(table.nodes))) for reason, rows in rejected.items()]
+        begun = self._answers_begun(claims, table, spend)
+        planned.nodes[claims] = self._asked(claims, table, begun, rows, ask)
+        return planned.nodes[claims]
+
+    def _asked(
+        self,
+        claims: NamelessClaims,
+        table: NodeTable,
+        known: _NodeAnswers | None,
+        rows: Sequence[int],
+        ask: Callable[[ReachedNode, _Place, tuple[Pool, ...]], _Answer],
+    ) -> _NodeAnswers:
+        """What all nodes say: as is known, but those of some rows as they are asked now."""
+        count, is_allocated, extended = len(table.nodes), has_allocation(claims), extended_resources(claims)
+        scores = _no_scores(claims, count) if known is None or known.scores is None else known.scores.copy()
+        begun = () if known is None else ((known.rejected, False), (known.errors, True))
+        rejected = {(reason, is_error): nodes.copy() for each, is_error in begun for reason, nodes in each}
+        for nodes in rejected.values():
+            nodes[rows] = False
+        now: dict[tuple[str, bool], list[int]] = {}
+        for row in rows:
+            node = reached_node(table.nodes[row], extended)
+            node_pools = self._state.slices.node_pools(node)
+            answer = ask(node, (node_pools.number, node if is_allocated else node.offered), node_pools.pools)
+            if answer.reason:
+                now.setdefault((answer.reason, answer.is_error), []).append(row)
+            elif scores is not None:
+                scores[row] = answer.score
+        for key, rejecting in now.items():
+            rejected.setdefault(key, np.zeros(count, dtype=np.bool_))[rejecting] = True
+        left = {key: nodes for key, nodes in rejected.items() if nodes.any()}
+        without, errors = (
+            [(reason, nodes) for (reason, is_error), nodes in left.items() if is_error is which]
+            for which in (False, True)
+        )
+        is_unfinished = any(reason == REASON_LATER for reason, _ in without)
+        return _NodeAnswers(
+            table, self._changes, without, errors, scores, self._effort.rounds if is_unfinished else None
+        )
+
+    def _ask(
+        self, claims: NamelessClaims, answers: _Answers, spend: Spend, node: ReachedNode, place: _Place,
+        pools: tuple[Pool, ...],
+    ) -> _Answer:  # fmt: skip
+        known = answers.get(place)
+        if known is None or known.change < self._last_change(pools):
+            known = self._answer(claims, self.devices.answer(claims, node, spend))
+            if known.reason != REASON_LATER:
+                answers[place] = known
+        return known
+
+    def _answer(self, claims: NamelessClaims, answer: tuple[ClaimAllocation, ...] | ClaimRejection) -> _Answer:
+        if isinstance(answer, ClaimRejection):
+            return _Answer(self._changes, answer.reason, is_error=answer.ends_attempt)
+        return _Answer(self._changes, "", answer, alternatives_score(claims, answer))
+
+    def _all_later(self, claims: NamelessClaims, table: NodeTable) -> _NodeAnswers:
+        later = [(REASON_LATER, np.ones(len(table.nodes), dtype=np.bool_))]
+        return _NodeAnswers(table, self._changes, later, (), _no_scores(claims, len(table.nodes)), self._effort.rounds)
 
 
-def _all_later(table: NodeTable) -> Rejected:
-    return [(REASON_LATER, np.ones(len(table.nodes), dtype=np.bool_))]
-
-
-def _of_some(rejected: Iterable[tuple[str, Bools]]) -> Rejected:
-    """Without reasons that hold for no node."""
-    return [(reason, nodes) for reason, nodes in rejected if nodes.any()]
-
-
-def _at(rows: Sequence[int], count: int) -> Bools:
-    nodes = np.zeros(count, dtype=np.bool_)
-    nodes[list(rows)] = True
-    return nodes
+def _no_scores(claims: NamelessClaims, count: int) -> Int64s | None:
+    """int64[count], zeros; None: the claims have no alternatives."""
+    return np.zeros(count, dtype=np.int64) if has_alternatives(claims) else None

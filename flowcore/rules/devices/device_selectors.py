@@ -18,7 +18,7 @@ from flowcore.rules.devices.search_effort import CHARACTER, DEVICE, Spend, unlim
 MAX_COST = 100_000
 #: What an expression may cost for all devices that there are, where no rounds share the work: about a second.
 MOST_OF_EXPRESSION = 1_000_000
-_TOO_COSTLY = CelProblem("runtime", f"it costs more than {MOST_OF_EXPRESSION:,} units for all devices")
+_TOO_COSTLY = CelProblem("runtime", f"it costs more than {MOST_OF_EXPRESSION:,} units for all devices", is_limit=True)
 #: Bytes of compiled expressions, and of answers, that end a generation. The latter count attributes that slices hold
 #: anyway: some tens of thousands of devices.
 _COMPILED_BYTES, _ANSWER_BYTES = 2**21, 2**27

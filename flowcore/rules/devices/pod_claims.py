@@ -45,6 +45,11 @@ class ClaimRejection:
     reason: str
     code: str = UNRESOLVABLE
 
+    @property
+    def ends_attempt(self) -> bool:
+        """Whether the pod gets no node at all, once it is the verdict of one that its other filters leave."""
+        return self.code == ERROR
+
 
 def claims_of(
     pod: ClaimingPod,

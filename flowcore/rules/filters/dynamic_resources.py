@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import term_matches
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ResourceClaim
@@ -33,11 +33,13 @@ __all__ = [
     "REASON_IN_USE",
     "REASON_LATER",
     "REASON_NONE_FIT",
+    "alternatives_scores",
     "claimable_devices",
     "closed_to_new_nodes",
     "column_reads",
     "column_rejections",
     "column_requests",
+    "errors",
     "nodes_without_devices",
     "prefilter_rejections",
     "reads",
@@ -62,23 +64,46 @@ def reads(pod_class: PodClass) -> FilterInputs | None:
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
-    """Nodes without the devices, unless every node is rejected in PreFilter."""
-    if pod_class.devices is None:
-        return ()
-    claims = claimable_devices(snapshot).claims_of(pod_class.devices)
-    if isinstance(claims, ClaimRejection) or not claims:
+    """Nodes without the devices, unless every node is rejected in PreFilter; those with ``errors`` aside."""
+    claims = _claims_to_judge(pod_class, snapshot)
+    if not claims:
         return ()
     rejected = DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers)
     return tuple(Rejection(reason, nodes) for reason, nodes in rejected)
 
 
+def errors(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
+    """Nodes on which something is found to be wrong with a claim, a class or the pools."""
+    claims = _claims_to_judge(pod_class, snapshot)
+    if not claims:
+        return ()
+    erring = DeviceIndex.of(snapshot.devices).errors(claims, snapshot.table, snapshot.takers)
+    return tuple(Rejection(reason, nodes) for reason, nodes in erring)
+
+
+def _claims_to_judge(pod_class: PodClass, snapshot: Snapshot) -> tuple[ResourceClaim, ...]:
+    """The claims of a class; (): it has none, or every node is rejected in PreFilter."""
+    if pod_class.devices is None:
+        return ()
+    claims = claimable_devices(snapshot).claims_of(pod_class.devices)
+    return () if isinstance(claims, ClaimRejection) else claims
+
+
 def nodes_without_devices(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> Bools:
     """bool[N]: nodes without devices for claims that some pod might have."""
-    without = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    if claims:
-        for _, nodes in DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers):
-            without |= nodes
-    return without
+    if not claims:
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    return DeviceIndex.of(snapshot.devices).without_devices(claims, snapshot.table, snapshot.takers)
+
+
+def alternatives_scores(pod_class: PodClass, snapshot: Snapshot) -> Int64s | None:
+    """int64[N]: how early the alternatives are that nodes have for a class's claims; None: they have no alternatives.
+
+    Those of nodes without the devices have no meaning. For the numbers see
+    ``flowcore.rules.devices.claim_verdicts.alternatives_score``.
+    """
+    claims = _claims_to_judge(pod_class, snapshot)
+    return DeviceIndex.of(snapshot.devices).scores(claims, snapshot.table, snapshot.takers)
 
 
 def closed_to_new_nodes(pod: ClaimingPod, snapshot: Snapshot) -> Bools:

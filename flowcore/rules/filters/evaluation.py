@@ -7,7 +7,7 @@ so that they give the same reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,8 @@ class Verdicts:
     Attributes:
         fits: bool[N].
         by_filter: the filters that rejected nodes, in order; the first that rejects a node is its verdict.
-        before_nodes: why kube-scheduler looks at no node (PreFilter), in its words; "": it looks at all of them.
+        before_nodes: why kube-scheduler looks at no node (PreFilter), or ends its attempt at one of them, in its words;
+            "": it looks at all of them.
     """
 
     table: NodeTable
@@ -108,20 +109,18 @@ def run_filters(
         *_unreadable(signature, table),
         *dynamic_resources.prefilter_rejections(pod_class, snapshot),
     )
-    by_filter = (
-        *contradictory,
-        *prefilters,
-        *((each.name, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER),
-    )
+    rejecting = [(each, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER]
+    at_once = (*prefilters, *_fatal_errors(rejecting, table))
+    by_filter = (*contradictory, *at_once, *((each.name, rejections) for each, rejections in rejecting))
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in by_filter:
         for rejection in rejections:
             fits &= ~rejection.nodes
-    rejecting = tuple((name, rejections) for name, rejections in by_filter if rejections)
+    with_rejections = tuple((name, rejections) for name, rejections in by_filter if rejections)
     # A policy's own contradiction is told with the number of nodes, as all that kube-scheduler does not know.
     is_ours = any(rejections for _, rejections in contradictory)
-    reasons = (each.reason for _, rejections in prefilters for each in rejections if not is_ours)
-    return Verdicts(table, fits, rejecting, next(reasons, ""))
+    reasons = (each.reason for _, rejections in at_once for each in rejections if not is_ours)
+    return Verdicts(table, fits, with_rejections, next(reasons, ""))
 
 
 def round_invariant_fits(
@@ -134,6 +133,10 @@ def round_invariant_fits(
         or dynamic_resources.prefilter_rejections(pod_class, snapshot)
     ):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if any(which.ends_attempt and runner(which, pod_class, signature, snapshot) for which in ROUND_INVARIANT):
+        rejecting = [(each, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER]
+        if _fatal_errors(rejecting, snapshot.table):
+            return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     return _passing(ROUND_INVARIANT, pod_class, signature, snapshot, runner)
 
 
@@ -152,6 +155,28 @@ def static_fits(
     """bool[N]: nodes that pass every filter that reads nothing but the node."""
     static = [which for which in IN_ORDER if which.state is None]
     return _passing(static, pod_class, signature, snapshot, runner)
+
+
+def _fatal_errors(
+    rejecting: Sequence[tuple[Filter, tuple[Rejection, ...]]], table: NodeTable
+) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """An error of a filter on a node that no other filter rejects ends a pod's cycle: every node is rejected.
+
+    Args:
+        rejecting: each filter with what it rejects. Of several errors that of the first node counts.
+    """
+    for which, errors in rejecting:
+        if not (which.ends_attempt and errors):
+            continue
+        left = np.ones(len(table.nodes), dtype=np.bool_)
+        for rule, rejections in rejecting:
+            for rejection in rejections if rule is not which else ():
+                left &= ~rejection.nodes
+        fatal = [error for error in errors if (error.nodes & left).any()]
+        if fatal:
+            first = min(fatal, key=lambda error: int((error.nodes & left).argmax()))
+            return ((which.name, (Rejection(first.reason, np.ones_like(left)),)),)
+    return ()
 
 
 def _passing(

@@ -42,6 +42,8 @@ class Filter:
         part: which part of a filter this is, if it has several: the first part that rejects a node gives the reason.
         state: what it reads of the snapshot beside the nodes, None for nothing.
         by_node: its verdict on a node follows from that node and the pods on it alone.
+        ends_attempt: what it finds on a node that no other filter rejects is wrong with the pod: no node takes it
+            (kube-scheduler schedule_one.go, findNodesThatPassFilters: a status of code Error).
     """
 
     name: str
@@ -50,6 +52,7 @@ class Filter:
     part: str = ""
     state: Callable[[Snapshot], object] | None = None
     by_node: bool = True
+    ends_attempt: bool = False
 
 
 def _unreadable_nodes(_pod_class: PodClass, _signature: PodSignature, snapshot: Snapshot) -> tuple[Rejection, ...]:
@@ -95,6 +98,15 @@ DEVICES = Filter(
     by_node=False,
 )
 
+DEVICE_ERRORS = Filter(
+    dynamic_resources.NAME,
+    lambda pod_class, _signature, _snapshot: dynamic_resources.reads(pod_class),
+    lambda pod_class, _signature, snapshot: dynamic_resources.errors(pod_class, snapshot),
+    part="errors",
+    state=lambda snapshot: snapshot.takers,
+    by_node=False,
+    ends_attempt=True,
+)
 
 DEVICE_COLUMNS = Filter(
     dynamic_resources.NAME,
@@ -166,6 +178,7 @@ IN_ORDER = (
     ),
     RUNNING_TERMS,
     DEVICES,
+    DEVICE_ERRORS,
     DEVICE_COLUMNS,
     Filter(
         node_declared_features.NAME,
@@ -204,6 +217,7 @@ ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,
     DEVICES,
+    DEVICE_ERRORS,
     TOPOLOGY,
 )
 

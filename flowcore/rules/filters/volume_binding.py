@@ -85,6 +85,15 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     return rejected
 
 
+def remembered(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[dict[object, Any], object]:
+    """What is remembered of a storage for one table of nodes, and a key that claims alike but for their sizes share.
+
+    The key is None where a pod's claims are judged by more than what they ask for.
+    """
+    claims = [storage.claims[each.key] for each in volumes if isinstance(each, ClaimVolume)]
+    return _memo(storage, table), _likeness(claims, storage, table)
+
+
 def _memo(storage: Storage, table: NodeTable) -> dict[object, Any]:
     """What is remembered of a storage for one table of nodes."""
     known: tuple[NodeTable, dict[object, Any]] | None = storage.memo.get(NAME)
@@ -242,8 +251,12 @@ class Matching:
         #: By class: for each earlier claim the place of its volume on each node.
         self._places: dict[str, list[Int64s]] = {}
 
-    def take(self, claim: Claim) -> Bools:
-        """bool[N]: nodes where the claim has a volume; later claims do without it there."""
+    def take(self, claim: Claim, sizes: Int64s | None = None) -> Bools:
+        """bool[N]: nodes where the claim has a volume; later claims do without it there.
+
+        Args:
+            sizes: int64[N], gets the bytes of that volume.
+        """
         matched = np.zeros(len(self._table.nodes), dtype=np.bool_)
         if not needs_match(claim):
             return matched
@@ -254,6 +267,8 @@ class Matching:
             reached[nodes_reached(volume, self._storage, self._table)] = True
             got = looking & reached & ~taken
             matched |= got
+            if sizes is not None:
+                sizes[got] = whole_from_nanos(int(volume.size))
             looking = looking & taken
             taken |= got
             if not looking.any():
@@ -263,7 +278,10 @@ class Matching:
             earlier = self._places.setdefault(claim.storage_class, [])
             none, places = len(free.volumes), free.smallest(offered(claim, free, self._promised), earlier)
             earlier.append(np.where(looking, places, none))
-            matched |= earlier[-1] < none
+            has_one = earlier[-1] < none
+            matched |= has_one
+            if sizes is not None:
+                sizes[has_one] = free.sizes[earlier[-1][has_one]]
         return matched
 
 

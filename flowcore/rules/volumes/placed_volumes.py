@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, VolumeChoice, Volumes
 from flowcore.rules.filters.node_volume_limits import PlannedAttachments, limited_attachments
 from flowcore.rules.filters.volume_restrictions import conflicting_disks, only_for_one_pod
+from flowcore.rules.volumes.free_storage import storage_scores
 from flowcore.rules.volumes.volume_choice import Promises, can_choose, choose, is_of_one_node
 
 
@@ -83,6 +84,12 @@ class PlacedVolumes:
             if self._has_disks:
                 fits[[row for row, mounted in self._mounted.items() if _conflict(volumes, mounted)]] = False
         return fits
+
+    def storage_scores(self, volumes: Volumes) -> Int64s | None:
+        """int64[N]: scores of what a pod's claims get now (``storage_scores``); None: as when the round began."""
+        if not self._concerns(volumes):
+            return None
+        return storage_scores(volumes, self._storage, self._table, self._promises.volumes)
 
     def _concerns(self, volumes: Volumes) -> bool:
         """Whether a disk, a claim or a class of these volumes is one of those that placed pods took of."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import MODELS, unscheduled_prices
+from flowcore.costs.claim_scores import NO_CLAIM_COSTS, ClaimCosts
 from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
@@ -50,6 +51,7 @@ class Demand:
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
         price_growth: by how much each of the prices rises in a second.
+        claims: what its claims get, a part of ``arc`` that changes as pods of the round take devices and volumes.
         kept_to: bool[N], nodes that its pods are kept to by something else than the filters: the domain of their gang,
             what they may cost; None: nothing. Running pods that leave change nothing about it.
         is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
@@ -72,6 +74,7 @@ class Demand:
     queue_rank: int
     price_growth: float = 0.0
     is_priced: bool = True
+    claims: ClaimCosts = NO_CLAIM_COSTS
     kept_to: Bools | None = None
     #: What ``soft_costs`` made last: every method asks.
     _soft_costs: dict[str, tuple[Snapshot, SoftConstraintCosts]] = field(default_factory=dict, init=False, repr=False)
@@ -251,6 +254,7 @@ def demands_of(
     )
     constraints = dict(zip(some, rules, strict=True))
     arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
+    claims = dict(zip(some, placing.claims, strict=True))
     no_costs = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
     potentials = [NodePotential.of(models[cost.model], cost, unit) for cost in costs]
     everything, offering = node_totals(snapshot)
@@ -278,6 +282,7 @@ def demands_of(
             queue_rank=queue_ranks[index],
             price_growth=price_growth(policies[group.policy].unscheduled, tenths[index]),
             is_priced=placeable[index],
+            claims=claims.get(index, NO_CLAIM_COSTS),
         )
         for index, group in enumerate(groups)
     )
@@ -289,7 +294,7 @@ def with_costs(
     """The demand with the costs of all nodes, also where none has room for it; the arguments as for ``demands_of``."""
     if demand.is_priced:
         return demand
-    arc, increase = price_group(
+    arc, increase, claims = price_group(
         demand.group, demand.size, demand.compared, demand.potential, snapshot, load, demand.policy, models, cache
     )
-    return replace(demand, arc=arc, first_increase=increase, is_priced=True)
+    return replace(demand, arc=arc, first_increase=increase, is_priced=True, claims=claims)

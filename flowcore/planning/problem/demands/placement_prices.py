@@ -10,6 +10,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.arcs import MOST_WRITTEN
+from flowcore.costs.claim_scores import ClaimCosts
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.pod_costs import PodCosts
@@ -32,13 +33,14 @@ class PlacementPrices:
     """What pods of each group pay for nodes.
 
     Attributes:
-        arcs, first_increases: int64[N] of each group, as in ``Demand``.
+        arcs, first_increases: int64[N] of each group, as in ``Demand``; and what its claims cost.
         dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes. It does not depend on
             what authors of pods write: that counts as the most that it may.
     """
 
     arcs: Sequence[Int64s]
     first_increases: Sequence[Int64s]
+    claims: Sequence[ClaimCosts]
     dearest: int
 
 
@@ -69,7 +71,7 @@ def price_placements(
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
     data = DataPrices(snapshot)
-    arcs, written, first_increases, potentials = [], [], [], []
+    arcs, written, first_increases, potentials, claims = [], [], [], [], []
     for group, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[group.policy]
         start = loads[policy.cost.utilisation]
@@ -82,13 +84,14 @@ def price_placements(
         written.append(costs.written)
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
+        claims.append(costs.claims(snapshot))
         charge(group.pods)
     slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
     dearest = MOST_WRITTEN + max(
         (
             _dearest(
                 [
-                    _Offer(arcs[index], sizes[index], allowed[index], suffered[index])
+                    _Offer(arcs[index], sizes[index], allowed[index], suffered[index] + claims[index].most)
                     for index, group in enumerate(groups)
                     if potentials[index] == potential and not policies[group.policy].unscheduled.wait_for_cheaper_node
                 ],
@@ -99,7 +102,7 @@ def price_placements(
         default=0,
     )
     whole = [arc + more for arc, more in zip(arcs, written, strict=True)]
-    return PlacementPrices(whole, first_increases, dearest)
+    return PlacementPrices(whole, first_increases, claims, dearest)
 
 
 def price_group(
@@ -112,8 +115,8 @@ def price_group(
     policy: Policy,
     models: Mapping[str, CostModel],
     cache: VerdictCache,
-) -> tuple[Int64s, Int64s]:
-    """int64[N] each: arc and first increase of one group, as in ``Demand``.
+) -> tuple[Int64s, Int64s, ClaimCosts]:
+    """Arc and first increase of one group, int64[N] each, and what its claims cost, as in ``Demand``.
 
     Args:
         size, allowed: as above, of the group.
@@ -123,7 +126,7 @@ def price_group(
     model, data = models[policy.cost.model], DataPrices(snapshot)
     costs = PodCosts.of(group, policy, size, allowed, model, potential.unit, data)
     increase = _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
-    return costs.arcs(snapshot, start) + costs.written, increase
+    return costs.arcs(snapshot, start) + costs.written, increase, costs.claims(snapshot)
 
 
 def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dict[Utilisation, Load]:
@@ -137,7 +140,7 @@ def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dic
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """A group's arcs without what authors write, what its pods count for, its nodes, and what its preferences add."""
+    """A group's arcs without what authors write, what its pods count for, its nodes, and what other pods add."""
 
     arc: Int64s
     size: Float64s

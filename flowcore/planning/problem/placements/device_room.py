@@ -8,13 +8,16 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
-from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, ResourceClaim
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.rules.devices.claimable_devices import ClaimableDevices
+from flowcore.rules.devices.claimable_devices import NOTHING, ClaimableDevices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode, reached_node
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters.dynamic_resources import claimable_devices, taker_on
+
+#: No change has this number.
+_NEVER = -1
 
 
 class DeviceRoom:
@@ -28,12 +31,14 @@ class DeviceRoom:
         self._snapshot = snapshot
         self._devices: ClaimableDevices | None = None
         self._is_own = False
-        #: int64[N], the number of the last change of each node's devices, 0: none; whether some concern other nodes.
+        #: int64[N], the number of the last change of each node's devices, 0: none; of the last change of all; whether
+        #: some are of pools that other nodes reach. (Who shares a claim with a placed pod asks all nodes anyway.)
         self._changed_at: Int64s = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+        self._last_change = 0
         self._touches_all = False
-        #: By what claims ask for, of each node: after which change it was asked, int64[N], and what it said, bool[N].
-        #: No two rooms have changes of one number, so that all copies have the same answers.
-        self._answers: dict[NamelessClaims, tuple[Int64s, Bools]] = {}
+        #: By what claims ask for, of each node: after which change it was asked, and the score of what they get there,
+        #: int64[N] twice. No two rooms have changes of one number, so that all copies have the same answers.
+        self._answers: dict[NamelessClaims, tuple[Int64s, Int64s]] = {}
         self.takers: tuple[DeviceTaker, ...] = ()
 
     def shared(self) -> DeviceRoom:
@@ -41,7 +46,8 @@ class DeviceRoom:
         self._is_own = False
         shared = DeviceRoom(self._snapshot)
         shared._devices, shared.takers = self._devices, self.takers
-        shared._changed_at, shared._touches_all, shared._answers = self._changed_at, self._touches_all, self._answers
+        shared._changed_at, shared._last_change = self._changed_at, self._last_change
+        shared._touches_all, shared._answers = self._touches_all, self._answers
         return shared
 
     def limit(self, demand: Demand, counts: Int64s, nodes: Int64s) -> Int64s:
@@ -57,29 +63,55 @@ class DeviceRoom:
         devices = self._devices
         if devices is None:
             return counts
-        if self._touches_all or devices.has_planned_claim(pod):
-            asked = np.nonzero(counts)[0]
-            counts[asked] = devices.fitting(pod, self._nodes(pod, nodes[asked]))
-            return counts
-        asked = np.nonzero((self._changed_at[nodes] > 0) & (counts > 0))[0]
-        if len(asked):
-            counts[asked] = self._fitting(pod, devices, nodes[asked])
-        return counts
-
-    def _fitting(self, pod: ClaimingPod, devices: ClaimableDevices, nodes: Int64s) -> Bools:
-        """bool[M]: which of these nodes have devices for a pod; all of them changed, few since the last call."""
         claims = devices.claims_of(pod)
         if isinstance(claims, ClaimRejection):
-            return np.zeros(len(nodes), dtype=np.bool_)
+            return np.zeros_like(counts)
+        asked = np.nonzero(self._are_others(pod, devices, nodes) & (counts > 0))[0]
+        if len(asked):
+            counts[asked] = self._scores(pod, claims, devices, nodes[asked]) != NOTHING
+        return counts
+
+    def added_cost(self, demand: Demand, nodes: Int64s) -> Int64s | None:
+        """int64[M]: how much dearer what a pod of a demand gets on nodes is than as the round began.
+
+        None: there is no difference. Below zero: cheaper. That of nodes without devices has no meaning.
+        """
+        pod, costs, devices = demand.group.pod_class.devices, demand.claims.devices, self._devices
+        if pod is None or costs is None or devices is None:
+            return None
+        claims, asked = devices.claims_of(pod), np.nonzero(self._are_others(pod, devices, nodes))[0]
+        if isinstance(claims, ClaimRejection) or not len(asked):
+            return None
+        added = np.zeros(len(nodes), dtype=np.int64)
+        scores = self._scores(pod, claims, devices, nodes[asked])
+        added[asked] = costs.cost(scores) - costs.begun[nodes[asked]]
+        return added
+
+    def _are_others(self, pod: ClaimingPod, devices: ClaimableDevices, nodes: Int64s) -> Bools:
+        """bool[M]: on which of these nodes a pod may get something else than as the round began."""
+        if self._touches_all or devices.has_planned_claim(pod):
+            return np.ones(len(nodes), dtype=np.bool_)
+        others: Bools = self._changed_at[nodes] > 0
+        return others
+
+    def _scores(
+        self, pod: ClaimingPod, claims: tuple[ResourceClaim, ...], devices: ClaimableDevices, nodes: Int64s
+    ) -> Int64s:
+        """int64[M]: the scores of what the claims of a pod get on these nodes; few of them changed since the last call.
+
+        See ``ClaimableDevices.scores``.
+        """
+        # Where a change may concern all nodes, all are as new as the last change.
+        changed_at = np.full_like(self._changed_at, self._last_change) if self._touches_all else self._changed_at
         alike = without_names(claims)
         if alike not in self._answers:
-            self._answers[alike] = np.zeros_like(self._changed_at), np.zeros(len(self._changed_at), dtype=np.bool_)
-        asked_at, fits = self._answers[alike]
-        stale = nodes[asked_at[nodes] != self._changed_at[nodes]]
-        fits[stale] = devices.fitting(pod, self._nodes(pod, stale))
-        asked_at[stale] = self._changed_at[stale]
-        fitting: Bools = fits[nodes]
-        return fitting
+            self._answers[alike] = np.full_like(changed_at, _NEVER), np.full_like(changed_at, NOTHING)
+        asked_at, scores = self._answers[alike]
+        stale = nodes[asked_at[nodes] != changed_at[nodes]]
+        scores[stale] = devices.scores(claims, self._nodes(pod, stale))
+        asked_at[stale] = changed_at[stale]
+        scored: Int64s = scores[nodes]
+        return scored
 
     def take(self, demand: Demand, nodes: Int64s, counts: Int64s) -> bool:
         """Pods of a demand come to these nodes, int64[M], or leave where a count is below zero.
@@ -106,9 +138,9 @@ class DeviceRoom:
                 self._devices.release(pod)
                 self.takers = tuple(each for each in self.takers if each.pod != pod)
             if self._devices.version != before:
-                self._changed_at[node] = self._devices.version
+                self._changed_at[node] = self._last_change = self._devices.version
             touches_all |= not self._devices.is_local(pod, reached)
-        self._touches_all |= touches_all
+            self._touches_all |= not self._devices.has_own_pools(reached)
         return touches_all
 
     def _nodes(self, pod: ClaimingPod, rows: Iterable[int]) -> Iterator[ReachedNode]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.claim_scores import NO_CLAIM_COSTS
 from flowcore.costs.model import Load
 from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import Utilisation
@@ -100,16 +101,24 @@ class FreeCapacity:
         return replace(start, taken=start.taken + planned[:, :3], pods=start.pods + planned[:, 3])
 
     def next_increase(self, demand: Demand) -> Int64s:
-        """int64[N]: by how much the demand's next pod increases the potential of each node."""
+        """int64[N]: what the demand's next pod pays on each node beside its arc.
+
+        That is by how much it increases the potential, and by how much dearer than as the round began is what its
+        claims get there.
+        """
         planned = self._planned.get(demand.potential)
-        if planned is None:
-            return demand.first_increase
-        increase, nodes = demand.first_increase.copy(), np.nonzero(planned[:, 3])[0]
-        increase[nodes] = self.next_increase_at(demand, nodes)
-        return increase
+        increase, added = demand.first_increase, self.claims_cost_at(demand, np.arange(len(self.free)))
+        if planned is not None:
+            increase, nodes = increase.copy(), np.nonzero(planned[:, 3])[0]
+            increase[nodes] = self._potential_increase_at(demand, nodes)
+        return increase if added is None else increase + added
 
     def next_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``next_increase`` of these nodes only, int64[len(nodes)]."""
+        increase, added = self._potential_increase_at(demand, nodes), self.claims_cost_at(demand, nodes)
+        return increase if added is None else increase + added
+
+    def _potential_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         potential = demand.potential
         before = self._values_of(potential)
         if len(nodes) * _MOSTLY > len(before):
@@ -144,14 +153,26 @@ class FreeCapacity:
         self.changes += 1
         self._changed_at[nodes] = self.changes
 
-    def _take_claimed(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Pods come to nodes, or leave where a count is below zero.
+    def take_claimed(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Devices and volumes of pods that come to nodes, int64[M], or leave where a count is below zero.
 
         Some devices and some volumes can be had on several nodes.
         """
         touches_all = self._devices.take(demand, nodes, counts)
         if self._volumes.take(demand, nodes, counts) or touches_all:
             self._note_change(np.arange(len(self.free)))
+
+    def claims_cost_at(self, demand: Demand, nodes: Int64s) -> Int64s | None:
+        """int64[len(nodes)]: how much dearer what a demand's next pod gets there is than as the round began.
+
+        None: there is no difference. Below zero: cheaper.
+        """
+        if demand.claims is NO_CLAIM_COSTS:
+            return None
+        of_devices, of_volumes = self._devices.added_cost(demand, nodes), self._volumes.added_cost(demand, nodes)
+        if of_devices is None or of_volumes is None:
+            return of_volumes if of_devices is None else of_devices
+        return of_devices + of_volumes
 
     def max_pods(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now if all go there, by space and by rules."""
@@ -224,7 +245,7 @@ class FreeCapacity:
             self._planned_of(demand.potential)[node] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
                 self._zones.take(demand, np.array([node]), np.array([taken]))
-            self._take_claimed(demand, np.array([node]), np.array([taken]))
+            self.take_claimed(demand, np.array([node]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
@@ -241,7 +262,7 @@ class FreeCapacity:
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
         self._zones.take(demand, nodes, counts)
-        self._take_claimed(demand, nodes, counts)
+        self.take_claimed(demand, nodes, counts)
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
@@ -269,7 +290,7 @@ class FreeCapacity:
         self._note_change(node)
         self.free[node] -= demand.requests * count
         self._zones.take(demand, np.array([node]), np.array([count]))
-        self._take_claimed(demand, np.array([node]), np.array([count]))
+        self.take_claimed(demand, np.array([node]), np.array([count]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""

@@ -43,6 +43,20 @@ class VolumeRoom:
             return counts
         return np.where(placed.fitting(volumes)[nodes], counts, 0)
 
+    def added_cost(self, demand: Demand, nodes: Int64s) -> Int64s | None:
+        """int64[M]: how much dearer what a pod of a demand gets on nodes is than as the round began.
+
+        None: there is no difference. Below zero: cheaper. That of nodes without its volumes has no meaning.
+        """
+        costs, placed = demand.claims.storage, self._placed
+        if costs is None or placed is None:
+            return None
+        scores = placed.storage_scores(demand.group.pod_class.volumes)
+        if scores is None:
+            return None
+        added: Int64s = costs.cost(scores[nodes]) - costs.begun[nodes]
+        return added
+
     def take(self, demand: Demand, nodes: Int64s, counts: Int64s) -> bool:
         """Pods of a demand come to these nodes, int64[M], or leave where a count is below zero.
 

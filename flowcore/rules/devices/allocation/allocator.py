@@ -54,10 +54,17 @@ class Unallocatable:
     Attributes:
         reason: kube-scheduler's text.
         is_error: something is wrong with a claim, a class or the pools; kube-scheduler ends its attempt.
+        is_limit: an error of kube-scheduler's too, but at another limit: the node is judged alone.
     """
 
     reason: str
     is_error: bool = False
+    is_limit: bool = False
+
+    @property
+    def ends_attempt(self) -> bool:
+        """Whether the pod gets no node at all."""
+        return self.is_error and not self.is_limit
 
 
 def allocate(
@@ -89,7 +96,7 @@ def allocate(
         if chosen is not None:
             return tuple(_allocation(claim, devices, node) for claim, devices in zip(claims, chosen, strict=True))
     except ClaimsUnallocatable as problem:
-        return Unallocatable(problem.reason, problem.is_error)
+        return Unallocatable(problem.reason, problem.is_error, problem.is_limit)
     return Unallocatable(REASON_INVALID_POOLS if any(pool.problem for pool in pools) else REASON_NONE_FIT)
 
 
@@ -270,7 +277,7 @@ class _Search:
         self._spend(CHOICE)
         self._steps_left -= 1
         if self._steps_left < 0:
-            raise ClaimsUnallocatable(REASON_TIMED_OUT)
+            raise ClaimsUnallocatable(REASON_TIMED_OUT, is_limit=True)
         if self._chosen.take(position.claim, requested, pooled):
             yield position._replace(number=position.number + 1)
             self._chosen.undo(position.claim)
@@ -317,7 +324,10 @@ class _Search:
                     )
                 answer = self._selectors.matches(expression, pooled.driver, pooled.device, self._spend)
                 if isinstance(answer, CelProblem):
-                    raise ClaimsUnallocatable(f"{owner}: selector #{index}: CEL {answer.stage} error: {answer.text}")
+                    raise ClaimsUnallocatable(
+                        f"{owner}: selector #{index}: CEL {answer.stage} error: {answer.text}",
+                        is_limit=answer.is_limit,
+                    )
                 if not answer:
                     return False
         return not pooled.resource_slice.per_device or reaches(pooled.device.reach, self._node)

@@ -22,12 +22,14 @@ class ClaimsUnallocatable(Exception):
     Attributes:
         reason: kube-scheduler's text.
         is_error: something is wrong with a claim, a class or the pools; other nodes are not tried.
+        is_limit: it costs more than is spent on it here; other nodes are.
     """
 
-    def __init__(self, reason: str, *, is_error: bool = True) -> None:
+    def __init__(self, reason: str, *, is_error: bool = True, is_limit: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_error = is_error
+        self.is_limit = is_limit
 
 
 @dataclass(slots=True)

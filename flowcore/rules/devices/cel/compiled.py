@@ -89,7 +89,8 @@ class CompiledSelector:
         try:
             value = self._evaluate(state)
         except (EvaluationError, CostExceededError) as error:
-            return CelProblem("runtime", str(error)[:MAX_TEXT])
+            is_limit = isinstance(error, CostExceededError)
+            return CelProblem("runtime", str(error)[:MAX_TEXT], is_limit)
         if type(value) is not bool:
             return CelProblem("runtime", f"CEL result of type {type_name(value)} could not be converted to bool")
         return value

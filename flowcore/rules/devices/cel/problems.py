@@ -11,10 +11,12 @@ class CelProblem(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         stage: ``compile``, the same for all devices, or ``runtime``.
         text: what is wrong.
+        is_limit: nothing is wrong with it: it costs more than is spent on it here.
     """
 
     stage: str
     text: str
+    is_limit: bool = False
 
 
 class ExpressionError(Exception):

@@ -214,10 +214,7 @@ def _may_take(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
 
 def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
     """Whether some node has devices for a pod that takes them one by one; else it takes none in this round."""
-    rejected = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    for _, nodes in index.rejected(claimed.claims, snapshot.table, snapshot.takers):
-        rejected |= nodes
-    return not rejected.all()
+    return not index.without_devices(claimed.claims, snapshot.table, snapshot.takers).all()
 
 
 def _not_searched(
