@@ -287,12 +287,26 @@ def test_as_many_nodes_as_spare_others_are_offered_too() -> None:
     assert [len(fix.loses) for fix in added] == [0, 3]
 
 
+@pytest.mark.parametrize("asked", ["n-01", "n-04", "n-07"])
+def test_a_node_is_uncordoned_for_a_pod_whose_like_gets_the_room(asked: str) -> None:
+    """Which of equal pods goes to a node that is opened is chance: those that do not are told of it too."""
+    pods = [one(f"n-{at:02}", "4", kind="ReplicaSet", owner="n") for at in range(8)]
+    closed = node("closed")
+    closed["spec"]["unschedulable"] = True
+    scenario = scenario_of([closed, *pods])
+    fixes = find_fixes(scenario, plan_scenario(scenario, NOW), [f"default/{asked}"], CONTEXT)
+    assert fixes[0].text == "Uncordon node closed: places 1 of 8 pods like it, nobody loses a place."
+    fixes = find_fixes(scenario, plan_scenario(scenario, NOW), ["default/n-00"], CONTEXT)
+    assert fixes[0].text == "Uncordon node closed: nobody loses a place."
+
+
 def test_a_number_that_no_plan_has_proven_is_at_most() -> None:
     """A search that must end before it knows the least number says so: others take the first 8 nodes."""
-    pods = [one(f"n-{at:02}", "4", kind="Job", owner="n") for at in range(18)]
+    pods = [one(f"n-{at:02}", "4", kind="Job", owner="m" if at == 9 else "n") for at in range(18)]
     scenario = scenario_of([node("a"), *pods])
     plan = plan_scenario(scenario, NOW)
     middle = plan.result.unplaced[8].pod.key
+    assert middle == "default/n-09"
     (added,) = find_fixes(scenario, plan, [middle], CONTEXT, budget_plans=2)
     assert added.text.startswith("Add at most ")
     with applied(scenario, added.change, CONTEXT):

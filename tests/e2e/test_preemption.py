@@ -90,7 +90,7 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
     message = f"Preempted by pod {preemptor['metadata']['uid']} on node {node}"
     said = condition(told, "DisruptionTarget")
     assert said["message"] == f"{scheduler}: preempting to accommodate a higher priority pod"
-    assert said["observedGeneration"] == told["metadata"]["generation"]
+    assert said["observedGeneration"] == told["metadata"]["generation"] - 1, "the spec before its deletion"
 
     async def heard() -> bool:
         return ("Preempted", message) in [(each["reason"], each["message"]) for each in await scene.events_of(name)]

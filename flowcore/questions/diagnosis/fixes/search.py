@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import filterfalse, islice
 
 from flowcore.model.pods import Pod
+from flowcore.model.workloads import workload_of
 from flowcore.questions.diagnosis.answers import Fix
 from flowcore.questions.diagnosis.fixes.displacement import (
     at_priority,
@@ -56,6 +57,8 @@ _MAX_UNCORDONED, _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 1, 5, 4, 2,
 _ENOUGH = 3
 #: Most plans for a lowest priority.
 _MAX_BISECTIONS = 2
+#: Changes that concern no pod: equal pods gain by them alike.
+_OF_NODES = (AddNodes, MovePod, RemoveTaint, Uncordon)
 #: Codes of pods that wait for other pods, not for room or for a rule of their own.
 _BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
 
@@ -106,12 +109,24 @@ def _with_their_gangs(keys: Sequence[str], plan: ScenarioPlan, context: AnswerCo
     return context.visible(wanted)
 
 
+def _pods_like(scenario: Scenario, plan: ScenarioPlan, pods: Sequence[Pod], context: AnswerContext) -> list[Pod]:
+    """A lone pod and those of its workload that wait as it does: nothing but names tells them apart. Else none."""
+    if len(pods) != 1 or pods[0].gang is not None:
+        return []
+    (pod,) = pods
+    named = workload_of(pod)
+    waiting = (scenario.cluster.waiting[each.pod.key] for each in plan.result.unplaced)
+    alike = [each for each in waiting if each.pod_class == pod.pod_class and workload_of(each) == named]
+    return alike if len(context.visible([each.key for each in alike])) == len(alike) else []
+
+
 class _Search:
     def __init__(
         self, scenario: Scenario, plan: ScenarioPlan, keys: Sequence[str], context: AnswerContext, budget_plans: int
     ) -> None:
         self._scenario, self._plan, self._keys, self._context = scenario, plan, tuple(keys), context
         self._pods: list[Pod] = [scenario.cluster.waiting[key] for key in keys]
+        self._alike = _pods_like(scenario, plan, self._pods, context)
         self._wanted = wanted_pods(scenario, keys)
         self._judge = Judge(plan.result.after, context.patient)
         self._replanning = Replanning(scenario, plan, context, budget_plans)
@@ -184,8 +199,9 @@ class _Search:
         return nodes_needed(self._replanning, offer, worth, every=len(self._keys), before=before)
 
     def _placed(self, outcome: PlanDifference) -> int:
-        """How many of the pods get a node."""
-        return len(self._keys) - self._left(outcome)
+        """How many of the pods get a node, or pods like a lone one: which of them does is chance."""
+        alike = len(self._alike) - outcome.left([pod.key for pod in self._alike])
+        return max(len(self._keys) - self._left(outcome), min(len(self._keys), alike))
 
     def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of the pods that would leave for it."""
@@ -254,21 +270,27 @@ class _Search:
     def _offer(self, changes: Sequence[Change], *, at_most: bool = False) -> bool:
         """Keeps changes that a plan says place any of the pods, and not at the cost of others of their workload."""
         outcome = self._outcome(changes)
-        if outcome is None or self._left(outcome) == len(self._keys):
+        if outcome is None:
+            return False
+        pods, left = self._pods, self._left(outcome)
+        by_chance = left == len(pods) and all(isinstance(change, _OF_NODES) for change in changes)
+        if by_chance:
+            pods, left = self._alike, outcome.left([pod.key for pod in self._alike])
+        if left == len(pods):
             return False
         own = {outcome.workloads[key] for key in self._keys}
         if any(outcome.workloads[key] in own for key in outcome.loses):
             return False
-        left = self._left(outcome)
         fix = Fix(
             sentence(
                 changes,
                 outcome,
-                self._pods,
+                pods,
                 left,
                 self._context,
                 self._scenario.cluster.gangs,
                 at_most=at_most,
+                alike=by_chance,
             ),
             list(changes),
             self._context.visible(outcome.places),
@@ -276,7 +298,8 @@ class _Search:
             self._context.visible(outcome.moves),
         )
         if all(known.change != fix.change for _, known in self._found):
-            self._found.append((rank(self._scenario, self._pods, changes, outcome), fix))
+            ranked = rank(self._scenario, pods, changes, outcome)
+            self._found.append((ranked._replace(left=0) if by_chance else ranked, fix))
         return True
 
     def _may_offer(self, changes: Sequence[Change]) -> bool:

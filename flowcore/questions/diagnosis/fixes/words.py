@@ -49,6 +49,7 @@ def sentence(
     gangs: GangRegistry,
     *,
     at_most: bool = False,
+    alike: bool = False,
 ) -> str:
     """What to change, and what that does to others.
 
@@ -57,13 +58,14 @@ def sentence(
         wanted: the pods to place, as they are.
         left: how many of them wait on.
         at_most: whether fewer new nodes may do as well.
+        alike: the pods are one that was asked about and others like it.
     """
     pods = {pod.key: pod for pod in wanted}
     phrases = dict.fromkeys(_phrase(change, pods, gangs, at_most=at_most) for change in changes)
     text = " and ".join(phrases)
     parts = []
-    if left:
-        parts.append(f"places {len(wanted) - left} of {len(wanted)}")
+    if left or alike:
+        parts.append(f"places {len(wanted) - left} of {len(wanted)}{' pods like it' if alike else ''}")
     if any(isinstance(change, AddNodes) for change in changes):
         if others := [key for key in outcome.places if key not in pods]:
             verb = "gets" if len(others) == 1 else "get"
