@@ -76,6 +76,14 @@ def test_pods_of_lower_and_higher_priorities() -> None:
     assert both["big"] == "b"
 
 
+def test_the_room_is_kept_though_another_one_fits_nowhere_else() -> None:
+    """As by kube-scheduler, which places the nominated one there; of a higher priority the other one would have it."""
+    nodes = [node("a", labels=(("x", "y"),)), node("b")]
+    for priority, at in ((0, "a"), (-1, "a"), (1, "b")):
+        only_a = pod("q", 3000, node_selector=(("x", "y"),), priority=priority)
+        assert planned(nodes, with_wish("p", "a", 3000), only_a)["p"] == at
+
+
 def test_two_that_wish_for_one_node() -> None:
     """One has it, the other goes elsewhere."""
     nodes = [node("a"), node("b")]

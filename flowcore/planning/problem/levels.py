@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.wishes import wish_nodes
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroups
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
@@ -76,10 +77,14 @@ def levels_of(problem: Problem) -> Int64s:
 def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple[int, ...]:
     """What a plan's waiting pods count for, level by level from the highest, and its cost; the smaller the better.
 
-    Groups that are partially placed come before all levels. Pods that wait for a cheaper node count in the cost only.
+    Within a level it counts next how many pods are not on the node that they wish for. Groups that are partially placed
+    come before all levels. Pods that wait for a cheaper node count in the cost only.
     """
     units = level_units(problem, levels)
     pending = dict.fromkeys(sorted(set(levels.tolist()), reverse=True), 0)
+    strays = dict.fromkeys(pending, 0)
+    for number, count in _strays(problem, candidate).items():
+        strays[int(levels[number])] += count
     for number, places in enumerate(waiting_places(problem, candidate)):
         demand = problem.demands[number]
         if not demand.waits:
@@ -89,7 +94,20 @@ def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple
         for group, admitted in zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
         if group.partially_placed and not admitted
     )
-    return (begun, *pending.values(), candidate.cost)
+    counts = (count for level, waiting in pending.items() for count in (waiting, strays[level]))
+    return (begun, *counts, candidate.cost)
+
+
+def _strays(problem: Problem, candidate: Candidate) -> dict[int, int]:
+    """By demand how many of its pods a candidate places on another node than they wish for, though that had room."""
+    strays: dict[int, int] = {}
+    table = problem.snapshot.table
+    for commit in candidate.commits:
+        demand = problem.demands[commit.demand]
+        wish = demand.group.pod_class.wish
+        if wish and table.nodes[commit.node].name != wish and demand.has_wish(problem.snapshot):
+            strays[commit.demand] = strays.get(commit.demand, 0) + commit.count
+    return strays
 
 
 def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
@@ -106,14 +124,16 @@ def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
 
 
 def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
-    """Whether levels compete: pods of several could be placed, and some wait."""
+    """Whether levels compete: pods of several could be placed, and some wait, or are not on the node of their wish."""
     placeable = problem.cost_matrix.placeable & np.array(
         [not demand.waits for demand in problem.demands], dtype=np.bool_
     )
     if len(set(levels[placeable].tolist())) < 2:
         return False
     waiting = waiting_places(problem, candidate)
-    return any(len(waiting[number]) for number in np.nonzero(placeable)[0].tolist())
+    return bool(_strays(problem, candidate)) or any(
+        len(waiting[number]) for number in np.nonzero(placeable)[0].tolist()
+    )
 
 
 def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
@@ -124,8 +144,16 @@ def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
         counted = demand.prices // units[level] * units[level]
         return demand.prices + (counted * (factors[level] - 1.0)).astype(np.int64)
 
+    def steep(demand: Demand, level: int) -> Demand:
+        prices = steep_prices(demand, level)
+        if not demand.has_wish(problem.snapshot):
+            return replace(demand, prices=prices)
+        # Another node than that of its wish costs half of what leaving a pod does: still less than that.
+        others = ~wish_nodes(demand.group.pod_class, problem.snapshot.table)
+        return replace(demand, prices=prices, arc=demand.arc + others * (int(prices.min()) // 2))
+
     demands = tuple(
-        demand if demand.waits else replace(demand, prices=steep_prices(demand, level))
+        demand if demand.waits else steep(demand, level)
         for demand, level in zip(problem.demands, levels.tolist(), strict=True)
     )
     groups = tuple(
@@ -138,12 +166,12 @@ def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
         )
         for place, group in enumerate(problem.atomic_groups.all)
     )
-    steep = copy(problem)
+    steeper = copy(problem)
     for name in _OF_PRICES:
-        steep.__dict__.pop(name, None)
-    steep.demands = demands
-    steep.atomic_groups = AtomicGroups(groups, problem.atomic_groups.group_of, problem.atomic_groups.needed)
-    return steep
+        steeper.__dict__.pop(name, None)
+    steeper.demands = demands
+    steeper.atomic_groups = AtomicGroups(groups, problem.atomic_groups.group_of, problem.atomic_groups.needed)
+    return steeper
 
 
 def _factors(demands: Sequence[Demand], levels: Int64s) -> dict[int, float]:
