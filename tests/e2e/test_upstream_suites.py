@@ -13,7 +13,7 @@ from thalweg_controlplane import Binaries
 #: Has control planes of its own.
 BREAKS_PLANE = True
 #: They wait for minutes, whoever schedules: `python tests/play_upstream.py` plays them.
-LONG = "there exists conflict between pods with same hostPort|the async preemption"
+LONG = "there exists conflict between pods with same hostPort"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -151,7 +150,7 @@ async def _play_kubelets(api: Api) -> None:
     """What kubelets do beside what KWOK plays.
 
     Where a test gives a node's capacity one more resource, or takes it away, the allocatable follows. Pods that are to
-    end leave, those with a hook at the end of their grace period. KWOK deletes by name, and tests use names again.
+    end leave. KWOK deletes by name, and tests use names again.
     """
     while True:
         with suppress(ApiError):
@@ -160,11 +159,8 @@ async def _play_kubelets(api: Api) -> None:
                 if capacity != allocatable:
                     change = dict.fromkeys(allocatable.keys() - capacity.keys()) | capacity
                     await api.patch(f"{object_path(each | _NODE)}/status", {"status": {"allocatable": change}})
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             for each in await api.list("/api/v1/pods"):
-                ends = each["metadata"].get("deletionTimestamp")
-                has_hook = any("preStop" in container.get("lifecycle", {}) for container in each["spec"]["containers"])
-                if ends and each["spec"].get("nodeName") and not (has_hook and now < ends):
+                if "deletionTimestamp" in each["metadata"] and each["spec"].get("nodeName"):
                     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": each["metadata"]["uid"]}}
                     with suppress(ApiError):  # it is gone
                         await api.request("DELETE", object_path(each | _POD), options)
