@@ -142,7 +142,7 @@ class SoftConstraintCosts:
         self, spread: SpreadScore, counts: DomainCounts, raised: Collection[DomainCounter], nodes: Int64s
     ) -> Int64s:
         """The same for the spread of a class without affinity: nodes that decide are looked at, and not all."""
-        deciding = np.union1d(self._deciding.of(counts, 1), nodes)
+        deciding = self._deciding.with_nodes(counts, nodes)
         priced = SpreadNodes(deciding, spread, self._soft_constraints.spread_counters, raised, counts)
         places = np.searchsorted(deciding, nodes)
         cost = np.zeros(len(nodes), dtype=np.int64)

@@ -119,7 +119,8 @@ class UnplacedReasons:
         others = demands[self._priorities[demands] <= self._priorities[number]]
         if not len(others):
             return "pods of a higher priority"
-        if any(self._wins_by_wish(winner, number) for winner in others.tolist()):
+        # A demand came before another one of its priority since others nominated its pods.
+        if self._wishing[others[self._priorities[others] == self._priorities[number]]].any():
             return "pods that are nominated for their nodes"
         cheapest = self._least_prices[others].min()
         if cheapest < price:
@@ -130,10 +131,11 @@ class UnplacedReasons:
             return "pods with a higher cost of waiting"
         return "pods with the same or a higher cost of waiting"
 
-    def _wins_by_wish(self, winner: int, number: int) -> bool:
-        """Whether a demand came before another one of its priority since others nominated its pods."""
-        demand = self._problem.demands[winner]
-        return self._priorities[winner] == self._priorities[number] and demand.has_wish(self._problem.snapshot)
+    @cached_property
+    def _wishing(self) -> Bools:
+        """bool[C]: demands that have room on the node that others nominated their pods for."""
+        problem = self._problem
+        return np.array([demand.has_wish(problem.snapshot) for demand in problem.demands], dtype=np.bool_)
 
     @cached_property
     def _commits(self) -> tuple[Int64s, Int64s]:
