@@ -120,7 +120,7 @@ class UnplacedReasons:
         if not len(others):
             return "pods of a higher priority"
         # A demand came before another one of its priority since others nominated its pods.
-        if self._wishing[others[self._priorities[others] == self._priorities[number]]].any():
+        if self._has_wish[others[self._priorities[others] == self._priorities[number]]].any():
             return "pods that are nominated for their nodes"
         cheapest = self._least_prices[others].min()
         if cheapest < price:
@@ -132,7 +132,7 @@ class UnplacedReasons:
         return "pods with the same or a higher cost of waiting"
 
     @cached_property
-    def _wishing(self) -> Bools:
+    def _has_wish(self) -> Bools:
         """bool[C]: demands that have room on the node that others nominated their pods for."""
         problem = self._problem
         return np.array([demand.has_wish(problem.snapshot) for demand in problem.demands], dtype=np.bool_)
