@@ -113,12 +113,12 @@ def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
 
 def test_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
     """In one line, and the plan is certified all the same."""
-    others = [named("ConfigMap", "s"), named("ConfigMap", "t"), named("Deployment", "web", "apps/v1"), {"kind": "Odd"}]
+    others = [named("Secret", "s"), named("Secret", "t"), named("Deployment", "web", "apps/v1"), {"kind": "Odd"}]
     done = run([node("a"), pod("p"), *others], folder=tmp_path, json_output=True)
-    said = "3 kinds ignored, since plans do not depend on them: ConfigMap (2), Deployment (1), Odd (1); of workloads only"
+    said = "3 kinds ignored, since plans do not depend on them: Deployment (1), Odd (1), Secret (2); of workloads only"
     assert warnings_of(done, tmp_path) == [f"{said} existing pods are planned"]
     done = run([node("a"), pod("p"), *others[:2], {"kind": "Odd"}], folder=tmp_path, json_output=True)
-    said = "2 kinds ignored, since plans do not depend on them: ConfigMap (2), Odd (1)"
+    said = "2 kinds ignored, since plans do not depend on them: Odd (1), Secret (2)"
     assert warnings_of(done, tmp_path) == [said]
     done = run([node("a"), pod("p"), others[2]], folder=tmp_path, json_output=True)
     said = "1 Deployment object ignored, such as Deployment shop/web: only existing pods are planned"
