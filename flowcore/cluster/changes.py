@@ -43,7 +43,7 @@ class ClusterChanges(msgspec.Struct):
         reports: of nodes whose report changed.
         storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
         services, removed_services: Services that are new or select other pods, and keys of those that are gone.
-        measured: of each node on which something else counts as used by measurement than before, and of each new node.
+        measured: the measured use of each node where it has changed, and of each new node.
         slices, device_classes, claims: new or changed objects about devices; the names, and for claims namespaces and
             names, of those that are gone are in ``removed_...``.
         takers: pods that are to take devices and whose claims may not say so yet; None: the same as before.
@@ -135,7 +135,7 @@ class PodChange(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         old, new: the pod before and after; None: it was not there, or is gone.
-        left, came: signature and node that it no longer counts with, and those that it counts with now.
+        left, came: the signature and node with which the pod counted before, and those with which it counts now.
         room_freed: whether it gave up room on a node.
         gang_changed: whether others of its gang may be placed now that could not, or the other way.
         waiting_changed: whether it began to wait, or waits with other needs.

@@ -53,9 +53,9 @@ class Settings:
         steer_concurrency: the same for nominations and other writes to steered pods.
         device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
         device_gates: feature gate of devices -> whether it is on; others as in the API server's version.
-        conditions_per_second: changed conditions of waiting pods written per second, at most; of PodGroups, as many
-            conditions besides.
-        resync: seconds between rounds in which no pod rests, at most, whatever changes.
+        conditions_per_second: how many changed conditions of waiting pods are written in a second at most. The same
+            number of conditions of PodGroups is written beside them.
+        resync: seconds after which a round plans all waiting pods again at the latest, whatever has changed.
         usage: of measured usage.
         observes: whether it only observes: it plans, and writes nothing but its Lease.
         audit_interval: seconds between two audits of what placement costs; 0: there are none.

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcore.model.amount_text import exact_amount, is_bytes, same_units, short_amount, short_bytes, written_amount
+from flowcore.model.amount_text import (
+    exact_amount,
+    is_bytes,
+    requested_amount,
+    same_units,
+    short_amount,
+    short_bytes,
+    written_amount,
+)
 from flowcore.model.quantities import MAX_AMOUNT, NANO, milli_from_nanos, nanos, whole_from_nanos
 
 RESOURCES = st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods", "nvidia.com/gpu"])
@@ -15,9 +23,10 @@ AMOUNTS = st.integers(0, MAX_AMOUNT // 1000) | st.integers(0, 100).map(lambda co
 
 @given(RESOURCES, AMOUNTS)
 def test_an_exact_amount_is_read_as_the_same(resource: str, amount: int) -> None:
-    """By the reader of Kubernetes' quantities."""
+    """By the reader of Kubernetes' quantities; what a pod requests is short where that says the same."""
     read = milli_from_nanos if resource == "cpu" else whole_from_nanos
     assert read(nanos(exact_amount(resource, amount))) == amount
+    assert read(nanos(requested_amount(resource, amount))) == amount
 
 
 @given(resource=RESOURCES, amount=AMOUNTS, round_up=st.booleans())

@@ -25,6 +25,7 @@ CANNOT_RUN = {
     "helm": "needs a cluster with an image; tests/install installs the chart",
     "git": "marks the reader's commit; tests/release does it in a clone",
     "docker": "needs a daemon; tests/install builds the image without one",
+    "kind": "needs a daemon",
     "apt-get": "installs packages of the machine",
     "pip": "installs packages; tests/install installs the wheel",
     "python3": "makes the virtual environment of these tests",

@@ -10,10 +10,10 @@ from flowcore.model.turns import begun_at, turn_of
 from flowcore.planning.problem.problem import Problem
 
 _T = TypeVar("_T")
-#: Tries of each sort, with so many nodes and running pods at most. A try takes some tens of milliseconds where pods
-#: leave among 100 000 running ones, so that larger clusters have fewer.
+#: Most tries of each sort in a round, in clusters with up to 20,000 nodes and running pods together. A try takes some
+#: tens of milliseconds where pods leave among 100,000 running ones, so larger clusters have fewer.
 _MOST, _FEW_OBJECTS = 512, 20_000
-#: One group of a round is in turn: it has this part of as many for itself, one of four.
+#: In each round it is another group's turn. That group alone has a quarter of the tries beside those that all share.
 _SHARE_IN_TURN = 4
 
 
@@ -26,7 +26,7 @@ class DomainTries:
     """
 
     def __init__(self, keys: Mapping[int, str], objects: int, turn: int) -> None:
-        """``keys``: the groups that share the tries, by number, each with the key of a pod of it.
+        """``keys``: the number of each group that shares the tries, and the key of one of its pods.
 
         Args:
             objects: how many nodes and running pods are looked at.
@@ -56,7 +56,7 @@ class DomainTries:
         return max(own, self._share(self._used, group), 0)
 
     def use(self, group: int, count: int) -> None:
-        """So many tries found nothing."""
+        """Counts tries of a group that found nothing."""
         if group == self._in_turn:
             self._left_in_turn -= count
         else:
@@ -67,7 +67,7 @@ class DomainTries:
         return max(self._share(self._used_for_better, group), 0)
 
     def use_for_better(self, group: int, count: int) -> None:
-        """So many tries were made beside a plan."""
+        """Counts tries of a group that looked for a better plan."""
         self._used_for_better[self._namespace(group)] += count
 
     def some_of(self, domains: Sequence[_T], most: int) -> list[_T]:
@@ -86,7 +86,10 @@ class DomainTries:
 
 
 def _in_turn(keys: Mapping[int, str], turn: int) -> int:
-    """The number of a group: of one of the namespaces, whose turns are alike, one of its groups; -1: there is none."""
+    """The number of the group whose turn it is; -1: there is no group.
+
+    Namespaces take turns, and within a namespace its groups do.
+    """
     by_namespace: dict[str, list[tuple[str, int]]] = {}
     for group, key in keys.items():
         by_namespace.setdefault(_namespace(key), []).append((key, group))

@@ -129,7 +129,7 @@ class RoundLoop:
         """Wires the loop.
 
         Args:
-            resync: seconds between rounds in which no pod rests, at most, whatever changes.
+            resync: seconds after which a round plans all waiting pods again at the latest, whatever has changed.
             budget: seconds that a round may spend on improving its plan.
             wall_clock: seconds since the epoch, for waiting times and for times that are shown.
             round_timeout: upper limit of a round in seconds.

@@ -151,7 +151,7 @@ class ViewServer:
         strict = operation.method == "POST"
         if strict and asked.keys() - {"namespace"}:
             raise RequestRefused(400, f"{name} takes its query as the body of the request")
-        # Nothing is read of a caller who may see nothing, and a place is taken by who has said all.
+        # The body is read only from a caller who may see something. A place is taken once all of the request is there.
         sees_all = await self._check_sees(caller, namespace)
         await self._check_needs(name, operation.needs_for(asked), caller)
         nodes = await self._access.may_list(caller, "nodes")

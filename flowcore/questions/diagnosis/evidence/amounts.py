@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flowcore.model.amount_text import requested_amount
+from flowcore.model.amount_text import exact_amount, requested_amount, short_amount
 from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.rules.filters import node_affinity, node_name, node_resources_fit, taint_toleration
 from flowcore.rules.reasons.preemption import too_small
@@ -31,10 +31,16 @@ def amounts(pod: UnplacedCase) -> Iterator[str]:
             continue
         told = True
         largest = int(has.max())
-        most = f"the largest has {requested_amount(resource, largest)}" if largest else "none has any"
+        most = f"the largest has {_beside(resource, largest, asked[resource])}" if largest else "none has any"
         yield f"It asks for {_amount(resource, asked[resource])}, more than {where}: {most}."
     if not told and meant.any() and bool(too_small(pod_class, snapshot)[np.flatnonzero(meant)].all()):
         yield "It asks for more than any node has of all resources at once, even when it is empty."
+
+
+def _beside(resource: str, largest: int, asked: int) -> str:
+    """What the largest node has: in few digits, unless they are those of what is asked for."""
+    short = short_amount(resource, largest)
+    return exact_amount(resource, largest) if short == short_amount(resource, asked) else short
 
 
 def _amount(resource: str, amount: int) -> str:

@@ -55,7 +55,9 @@ def to_waiting(pod: Pod, now: float) -> Pod:
 
 
 def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
-    """Running pods wait, and claims that are theirs alone have no devices; those that are being deleted are gone.
+    """Takes pods off their nodes: they wait, and claims that only they use lose their devices.
+
+    Pods that are being deleted are gone instead.
 
     Args:
         now: seconds since the epoch.
@@ -101,6 +103,6 @@ def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
     """Changes what a pod asks for.
 
     Raises:
-        ModelError: there is no such pod, or a value of the change is none that it may have.
+        ModelError: there is no such pod, or it may not have a value that the change gives it.
     """
     edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted), as_given=True)
