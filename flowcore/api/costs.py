@@ -118,12 +118,18 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
         learn=wire.learn,
-        default_spread=_parse_default_spread(wire.default_spread),
+        default_spread=parse_default_spread(wire.default_spread),
     )
 
 
-def _parse_default_spread(wire: str | list[WireDefaultConstraint]) -> DefaultSpread:
-    """As PodTopologySpreadArgs are checked (kube-scheduler apis/config/validation/validation_pluginargs.go)."""
+def parse_default_spread(wire: str | list[WireDefaultConstraint]) -> DefaultSpread:
+    """``spec.cost.defaultSpread``, checked as PodTopologySpreadArgs are.
+
+    Source: kube-scheduler apis/config/validation/validation_pluginargs.go.
+
+    Raises:
+        PolicyError: a constraint is not valid; the error names the field.
+    """
     if isinstance(wire, str):
         return SYSTEM_SPREAD if wire == "System" else NO_SPREAD
     if len(wire) > _MOST_DEFAULT_CONSTRAINTS:

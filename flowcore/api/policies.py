@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
-from flowcore.api.costs import WireCost, WireUnscheduled, parse_cost, parse_unscheduled
+from flowcore.api.costs import WireCost, WireUnscheduled, parse_cost, parse_default_spread, parse_unscheduled
 from flowcore.api.preemption_rescheduling import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.cost_policy import KnownModels
@@ -123,7 +123,8 @@ def _default_names(delivery: Delivery) -> tuple[str, ...]:
 
 def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
     """The CRD's CEL rules once more, in the same words."""
-    if wire.constraints and wire.steering is Steering.PREFER:
+    rules = wire.constraints or parse_default_spread(wire.cost.default_spread).required
+    if rules and wire.steering is Steering.PREFER:
         raise PolicyError(
             "spec.steering",
             "constraints need Require; with Prefer kube-scheduler may choose a node, and it does not know them",

@@ -26,7 +26,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.volumes import Claim, ClaimVolume
+from flowcore.model.volumes import ZONE, Claim, ClaimVolume
 
 RACK = "rack"
 SMALL, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
@@ -166,6 +166,26 @@ def test_places_do_shift() -> None:
     assert LedgerChecks.shifts[1] == 1
     assert world.ledger.reservations[key].node == after
     assert world.ledger.helped.take_freed() == {before}, "pods that rest may have its place"
+
+
+@pytest.mark.parametrize(("asked", "shifts"), [("its zone", True), ("another zone", False)])
+def test_places_of_replicas_shift_within_their_zone(asked: str, *, shifts: bool) -> None:
+    """A controller's pods are spread by default, in the plan and where kube-scheduler asks about other nodes."""
+    nodes = [
+        Node(f"{zone}{at}", labels=((HOSTNAME, f"{zone}{at}"), (ZONE, zone)), allocatable=(("cpu", 400), ("pods", 5)))
+        for zone in "ab"
+        for at in range(2)
+    ]
+    world = FakeCluster(nodes, [POLICY])
+    world.create_pod("first", pod_class=SMALL, node_name="b0", usage=SMALL.requests, spread_owner="web")
+    key = world.create_pod("p", pod_class=SMALL, scheduler_name=STEERED_NAME, spread_owner="web").key
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    planned = world.ledger.reservations[key].node
+    assert planned in {"a0", "a1"}
+    other = "b1" if asked == "another zone" else ({"a0", "a1"} - {planned}).pop()
+    assert world.ask(key, [other]) == (("steered", [other]) if shifts else ("held", []))
 
 
 @pytest.mark.parametrize(
