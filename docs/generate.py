@@ -2,8 +2,8 @@
 
 A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
 registry, the chart's values and alerts, the codes of reasons, the table of what makes a cached verdict stale, the
-phases of a reservation, the comments of the roles, and the types of the view's answers. tests/docs/test_reference.py
-fails when a page is behind.
+phases of a reservation, the comments of the roles, the types of the view's answers, and kube-scheduler's own list of
+its defaults. tests/docs/test_reference.py fails when a page is behind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 import yaml
+from beside_kube_scheduler import what_differs, whole_table
 from json_answers import add_new_keys, json_answers
 from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
@@ -262,6 +263,8 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/rights.md", "rights", rights),
     ("reference/view-api.md", "operations", operations),
     ("reference/json-output.md", "answers", json_answers),
+    ("reference/limits.md", "defaults", whole_table),
+    ("how-to/come-from-kube-scheduler.md", "differences", what_differs),
 )
 
 

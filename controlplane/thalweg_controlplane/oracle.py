@@ -33,6 +33,10 @@ Scores: TypeAlias = dict[str, dict[str, dict[str, int]]]
 """Plugin -> "namespace/pod" -> node -> raw score; without pods that the plugin refuses to score."""
 
 
+Totals: TypeAlias = dict[str, dict[str, dict[str, int]]]
+""""namespace/pod" -> node that it fits -> plugin -> points of its score, normalised and weighted."""
+
+
 class OracleDecision(msgspec.Struct, frozen=True):
     """What kube-scheduler does with a pod.
 
@@ -78,11 +82,51 @@ class OracleDevices(msgspec.Struct, frozen=True, rename="camel"):
     selections: list[list[OracleSelection]] = []
 
 
+class OraclePlugin(msgspec.Struct, frozen=True):
+    """A plugin of the default profile.
+
+    Attributes:
+        weight: of its scores; 0: it does not score.
+    """
+
+    name: str
+    weight: int
+
+
+class OracleGate(msgspec.Struct, frozen=True):
+    """A feature gate as it is unless somebody sets it.
+
+    Attributes:
+        stage: ALPHA, BETA or DEPRECATED; "": generally available.
+    """
+
+    enabled: bool
+    stage: str
+
+
+class OracleDefaults(msgspec.Struct, frozen=True):
+    """What kube-scheduler does where its configuration says nothing.
+
+    Attributes:
+        configuration: field of a configuration file -> value.
+        plugins: of the one profile, in their order.
+        arguments: plugin -> field -> value.
+        gates: all of Kubernetes, by name; not the scheduler's alone.
+    """
+
+    configuration: dict[str, Any]
+    plugins: tuple[OraclePlugin, ...]
+    arguments: dict[str, dict[str, Any]]
+    gates: dict[str, OracleGate]
+
+
 class _OracleReply(msgspec.Struct):
     verdicts: Verdicts | None = None
     scores: Scores | None = None
+    totals: Totals | None = None
     decisions: dict[str, OracleDecision] | None = None
     devices: OracleDevices | None = None
+    defaults: OracleDefaults | None = None
     error: str = ""
 
 
@@ -166,6 +210,43 @@ class Oracle:
         if answer.scores is None:
             raise OracleError("the oracle gave no scores")
         return answer.scores
+
+    def total(
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        pods: Sequence[Mapping[str, Any]],
+        pending: Sequence[Mapping[str, Any]],
+        namespaces: Sequence[Mapping[str, Any]] = (),
+        storage: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        devices: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        owners: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    ) -> Totals:
+        """Asks what the default profile gives each node that a pending pod fits, plugin by plugin, as if it came alone.
+
+        `owners` holds services, replicationControllers, replicaSets and statefulSets under these names; the rest is as
+        in `judge`. Raises OracleError.
+        """
+        case = {
+            "nodes": nodes,
+            "pods": pods,
+            "pending": pending,
+            "namespaces": namespaces,
+            "storage": storage or {},
+            "deviceObjects": devices,
+            "owners": owners or {},
+            "totals": True,
+        }
+        answer = self._request(case)
+        if answer.totals is None:
+            raise OracleError("the oracle gave no totals")
+        return answer.totals
+
+    def defaults(self) -> OracleDefaults:
+        """Asks what kube-scheduler does where its configuration says nothing. Raises OracleError."""
+        answer = self._request({"defaults": True})
+        if answer.defaults is None:
+            raise OracleError("the oracle gave no defaults")
+        return answer.defaults
 
     def decide(
         self,

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
+import beside_kube_scheduler
 import pytest
 from support.faults import FAULTS
 
@@ -90,6 +91,37 @@ def test_limits() -> None:
     rows = dict(re.findall(r"^\| `(MAX_\w+)` \| [^|]+ \| ([\d,]+) \|", page, re.MULTILINE))
     limits = {name: value for name, value in vars(pod_limits).items() if name.startswith("MAX_")}
     assert {name: int(value.replace(",", "")) for name, value in rows.items()} == limits
+
+
+def test_every_default_of_kube_scheduler_has_a_row() -> None:
+    """What its list has and the table does not name is an error; so is what the table names and no list has."""
+    listed = beside_kube_scheduler.stored()
+    assert set(listed) == {"1.36", "1.37"}
+    newest = listed["1.37"]
+    for part, more in (
+        ("plugins", [*newest["plugins"], {"name": "NewPlugin", "weight": 1}]),
+        ("arguments", {**newest["arguments"], "NodeAffinity": {"newField": True}}),
+        ("configuration", {**newest["configuration"], "newField": 1}),
+        ("gates", {**newest["gates"], "NewGate": {"enabled": False, "stage": "ALPHA"}}),
+    ):
+        with pytest.raises(KeyError, match=r"NewPlugin|newField|NewGate"):
+            beside_kube_scheduler.things({**listed, "1.37": {**newest, part: more}})
+    gone = {version: {**of, "plugins": of["plugins"][1:]} for version, of in listed.items()}
+    with pytest.raises(ValueError, match=listed["1.36"]["plugins"][0]["name"]):
+        beside_kube_scheduler.things(gone)
+
+
+def test_what_differs_from_kube_scheduler_is_set_by_something_that_exists() -> None:
+    """Each field of a policy and each option that the table names."""
+    fields = {path for path, _, _ in GENERATE.fields(GENERATE.schema(GENERATE.POLICY)["properties"]["spec"], "spec")}
+    options = (REFERENCE / "command-line.md").read_text().partition("### thalweg run\n")[2].partition("\n### ")[0]
+    rows = [
+        each.row for found in beside_kube_scheduler.things(beside_kube_scheduler.stored()).values() for each in found
+    ]
+    named = {name for row in rows for name in row.field.split(", ") if name}
+    assert len(named) > 10
+    for name in named:
+        assert name in fields or f"`{name}`" in options, name
 
 
 def test_faults() -> None:

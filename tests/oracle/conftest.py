@@ -14,6 +14,7 @@ from thalweg_controlplane import Oracle
 from thalweg_controlplane.building.build import MINOR_VERSION
 
 _COMPARED = pytest.StashKey[dict[str, Counter[str]]]()
+_FIGURES = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,11 +38,18 @@ def compared(pytestconfig: pytest.Config) -> dict[str, Counter[str]]:
     return pytestconfig.stash.setdefault(_COMPARED, {})
 
 
+@pytest.fixture(scope="session")
+def figures(pytestconfig: pytest.Config) -> dict[str, str]:
+    """What a lone pod has -> how its nodes compare with kube-scheduler's, shown when the run ends."""
+    return pytestconfig.stash.setdefault(_FIGURES, {})
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several tells the one that shows the closing lines."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["compared"] = {name: dict(counts) for name, counts in session.config.stash.get(_COMPARED, {}).items()}
+        output["figures"] = session.config.stash.get(_FIGURES, {})
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,6 +58,7 @@ def pytest_testnodedown(node: Any) -> None:
     counted = node.config.stash.setdefault(_COMPARED, {})
     for name, counts in getattr(node, "workeroutput", {}).get("compared", {}).items():
         counted.setdefault(name, Counter()).update(counts)
+    node.config.stash.setdefault(_FIGURES, {}).update(getattr(node, "workeroutput", {}).get("figures", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -59,3 +68,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             f"compared with kube-scheduler: {name}: {counts.total()} verdicts, "
             f"{counts['fits']} fit, {counts['rejected']} do not"
         )
+    for name, figures in config.stash.get(_FIGURES, {}).items():
+        terminalreporter.write_line(f"beside kube-scheduler: lone pods with {name}: {figures}")

@@ -6,8 +6,9 @@ import pytest
 from thalweg_controlplane import Oracle
 from thalweg_controlplane.building.build import MINOR_VERSION
 
+VERSIONS: Final = (MINOR_VERSION, "1.37")
 #: A test so marked asks the oracle of each of these.
-EACH_VERSION: Final = pytest.mark.minor_versions(MINOR_VERSION, "1.37")
+EACH_VERSION: Final = pytest.mark.minor_versions(*VERSIONS)
 #: The part of what is compared with the default version that is compared with another.
 _PART: Final = 5
 

@@ -39,11 +39,16 @@ type oracleCase struct {
 	Pending    []*v1.Pod       `json:"pending"`
 	Namespaces []*v1.Namespace `json:"namespaces"`
 	Storage    oracleStorage   `json:"storage"`
+	Owners     oracleOwners    `json:"owners"`
 	// Filters names plugins to judge one by one, each for itself. Empty: the default profile
 	// as a whole, which stops at the first plugin that rejects.
 	Filters []string `json:"filters"`
 	// Scores names plugins whose raw scores are asked for, in place of verdicts: see scores.go.
 	Scores []string `json:"scores"`
+	// Totals asks what the default profile gives each node, in place of verdicts: see totals.go.
+	Totals bool `json:"totals"`
+	// Defaults asks what kube-scheduler does unless it is configured, in place of all else: see defaults.go.
+	Defaults bool `json:"defaults"`
 	// Decide asks for decisions, preemption among them, in place of verdicts: see preemption.go.
 	Decide  bool                            `json:"decide"`
 	Budgets []*policyv1.PodDisruptionBudget `json:"budgets"`
@@ -98,9 +103,12 @@ type oracleAnswer struct {
 	// Verdicts: filter (or "" for the whole profile) -> "namespace/pod" -> node -> verdict.
 	Verdicts map[string]map[string]map[string]verdict `json:"verdicts"`
 	Scores   map[string]map[string]map[string]int64   `json:"scores,omitempty"`
+	// Totals: "namespace/pod" -> node -> plugin -> weighted points.
+	Totals map[string]map[string]map[string]int64 `json:"totals,omitempty"`
 	// Decisions: "namespace/pod" -> decision.
 	Decisions map[string]decision `json:"decisions,omitempty"`
 	Devices   *devicesAnswer      `json:"devices,omitempty"`
+	Defaults  *defaultsAnswer     `json:"defaults,omitempty"`
 	Error     string              `json:"error,omitempty"`
 }
 
@@ -120,7 +128,7 @@ func runOracle() int {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		return 1
 	}
-	oracle := &oracle{profile: config.Profiles[0], registry: plugins.NewInTreeRegistry()}
+	oracle := &oracle{config: config, profile: config.Profiles[0], registry: plugins.NewInTreeRegistry()}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	for {
@@ -138,6 +146,7 @@ func runOracle() int {
 }
 
 type oracle struct {
+	config   *schedulerconfig.KubeSchedulerConfiguration
 	profile  schedulerconfig.KubeSchedulerProfile
 	registry frameworkruntime.Registry
 }
@@ -162,6 +171,16 @@ func (o *oracle) answer(line []byte) (answer oracleAnswer) {
 	}
 	if question.Decide {
 		return o.decide(question)
+	}
+	if question.Totals {
+		return o.totals(question)
+	}
+	if question.Defaults {
+		defaults, err := o.defaults()
+		if err != nil {
+			return oracleAnswer{Error: err.Error()}
+		}
+		return oracleAnswer{Defaults: &defaults}
 	}
 	chosen := question.Filters
 	if len(chosen) == 0 {
@@ -273,5 +292,5 @@ func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot
 	if err := fill(factory.Core().V1().Namespaces().Informer(), question.Namespaces); err != nil {
 		return nil, err
 	}
-	return built, question.Storage.feed(factory)
+	return built, errors.Join(question.Storage.feed(factory), question.Owners.feed(factory))
 }
