@@ -19,6 +19,7 @@ from flowcore.model.cost_policy import (
     CostWeights,
     DataLocality,
     KnownModels,
+    Preferences,
     UnscheduledPrice,
     Utilisation,
 )
@@ -71,6 +72,7 @@ class WireDefaultConstraint(msgspec.Struct, rename="camel", forbid_unknown_field
 class WireCost(msgspec.Struct, rename="camel"):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    preferences: Preferences = Preferences.SCALED
     utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: WireDataLocality | None = None
     kinds: list[WireKind] = msgspec.field(default_factory=list)
@@ -112,6 +114,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
     return CostPolicy(
         model=wire.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        preferences=wire.preferences,
         utilisation=wire.utilisation,
         data_locality=locality,
         kinds=kinds,

@@ -23,13 +23,14 @@ from flowcore.rules.verdicts.groups import Group
 MOST_WRITTEN = 50_000
 
 
-def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: CostPolicy) -> Int64s:
+def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, passing: Bools, cost: CostPolicy) -> Int64s:
     """int64[N], none negative: what a pod of the group pays on each node, whatever the cost model and the load.
 
     Args:
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
+        passing: bool[N], those of them among which preferences are scaled.
     """
-    costs = preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    costs = preferences(group.pod_class, group.signature, snapshot, allowed, passing, cost)
     if cost.interference is not None:
         costs += interference(group.signature, snapshot)
     if cost.machines is not None:
@@ -37,7 +38,9 @@ def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: Co
     return costs
 
 
-def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
+def written_costs(
+    group: Group, data: DataPrices, allowed: Bools, passing: Bools, cost: CostPolicy, *, bounded: bool
+) -> Int64s:
     """int64[N], none negative for allowed nodes: what data, preferred node affinity and wish of a pod cost on it.
 
     With a wish (costs/wishes.py) any other node costs four fifths of the bound more, and all else a fifth at most.
@@ -45,10 +48,11 @@ def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPoli
     Args:
         data: of the snapshot.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
+        passing: bool[N], those of them among which preferences are scaled.
         bounded: whether MOST_WRITTEN is the most. A pod that waits for a cheaper node compares the whole cost with the
             price of waiting, which nothing lifts.
     """
-    costs = node_preference(group.pod_class, data.snapshot.table, cost.weights)
+    costs = node_preference(group.pod_class, data.snapshot.table, passing, cost)
     if cost.data_locality is not None:
         costs = costs + data.costs(group.pod_class, cost.data_locality)
     named = wish_nodes(group.pod_class, data.snapshot.table) & allowed

@@ -26,6 +26,7 @@ class PodCosts:
     Attributes:
         size: float64[3], what one counts for, in the columns of ``Load.taken``.
         allowed: bool[N], nodes that they may use; prices of others have no meaning.
+        passing: bool[N], those of them among which preferences are scaled: that pass every filter now.
         model: that the policy names.
         potential: of nodes, for pods that are priced like these.
         written: int64[N], what their data and their preferred node affinity cost.
@@ -35,6 +36,7 @@ class PodCosts:
     policy: Policy
     size: Float64s
     allowed: Bools
+    passing: Bools
     model: CostModel
     potential: NodePotential
     written: Int64s
@@ -46,6 +48,7 @@ class PodCosts:
         policy: Policy,
         size: Float64s,
         allowed: Bools,
+        passing: Bools,
         model: CostModel,
         unit: tuple[float, ...],
         data: DataPrices,
@@ -57,8 +60,8 @@ class PodCosts:
             data: of the snapshot.
         """
         bounded = not policy.unscheduled.wait_for_cheaper_node
-        written = written_costs(group, data, allowed, policy.cost, bounded=bounded)
-        return cls(group, policy, size, allowed, model, NodePotential.of(model, policy.cost, unit), written)
+        written = written_costs(group, data, allowed, passing, policy.cost, bounded=bounded)
+        return cls(group, policy, size, allowed, passing, model, NodePotential.of(model, policy.cost, unit), written)
 
     def one_more(self, snapshot: Snapshot, load: Load) -> Int64s:
         """int64[N]: what one more pod pays on each node.
@@ -78,7 +81,7 @@ class PodCosts:
 
     def beside_load(self, snapshot: Snapshot) -> Int64s:
         """int64[N], none negative: preferences, what pods that run cost beside these, and machines."""
-        return costs_beside_load(self.group, snapshot, self.allowed, self.policy.cost)
+        return costs_beside_load(self.group, snapshot, self.allowed, self.passing, self.policy.cost)
 
     def claims(self, snapshot: Snapshot) -> ClaimCosts:
         """The parts of ``beside_load`` that are for what their claims get."""

@@ -1,28 +1,36 @@
 """Preferences of pods as costs, the same for every cost model.
 
-1000 is the cost of one whole node, here as in all models (scale). Each part is kube-scheduler's raw score of that name,
-compared with kube-scheduler's by a differential test, and priced so that the best node costs nothing::
+1000 is the cost of one whole node, here as in all models (scale). Each part is kube-scheduler's score of that name, raw
+and scaled as there, and priced so that the best node costs nothing::
 
-      10 * nodePreference  * (weights of its preferred node affinity - weights of those terms that the node matches)
-    + 1000 * taintPreference * PreferNoSchedule taints that it does not tolerate
-    + 1000 * podAffinity     * (attraction of the best node - of the node) / max(100, of the best - of the worst)
+      1000 * nodePreference  * (weights that the best node matches - weights that the node matches) / that of the best
+    + 1000 * taintPreference * PreferNoSchedule taints that it does not tolerate / most of them on a node
+    + 1000 * podAffinity     * (attraction of the best node - of the node) / (of the best - of the worst)
     + 1000 * spread          * (crowding of the node - of the least crowded) / of the most crowded
     +   10 * imageLocality   * (score of the best node - score of the node)
     + what the pod's claims get there (costs/claim_scores.py)
     + 1000 * idleResources   * 1 where the node offers an extended resource that the pod does not ask for
 
-Unmatched weights are charged, instead of matched weights subtracted from an offset: the same up to a constant per
-class, and never negative. Preferred node affinity counts absolutely: of two pods that prefer the same node, the pod
-with the higher weight gets it. (kube-scheduler scales the best node of each pod to 100 points.) Attraction grows with
-every running pod: up to a difference of 100 it counts absolutely too; beyond that the worst node costs 1000, as
-kube-scheduler scales it. Crowding is scaled as kube-scheduler does; a node without a label of a constraint costs the
-whole 1000.
+So a pod's best node against its worst is the whole weight, whatever numbers its author wrote and however many pods run.
+With ``preferences: Points`` they count as they are written: of two pods that want one node, the pod that says more gets
+it. Then the first three are::
+
+      10 * nodePreference  * (weights of its preferred node affinity - weights of those terms that the node matches)
+    + 1000 * taintPreference * PreferNoSchedule taints that it does not tolerate
+    + 1000 * podAffinity     * (attraction of the best node - of the node) / max(100, of the best - of the worst)
+
+Crowding is scaled as kube-scheduler does in both; a node without a label of a constraint costs the whole 1000.
 
 The last part is no score of kube-scheduler. GPUs need the cpu and memory of their node: a pod without GPUs that takes
 these leaves GPUs stranded, so it goes elsewhere while it can. (Bandwidth is no such resource.)
 
-The best node is the best of those that the pod may use. Running pods are counted as the round begins; preferences
-between pods of the round are added as they are placed (costs/soft_constraints.py).
+The first three are scaled over the nodes that pass every filter as the round begins, as kube-scheduler scales over
+those. Others, which pods may still come to use in the round, cost no less than the best and no more than the worst.
+The other parts are compared over all nodes that the pod may use. Running pods are counted as the round begins;
+preferences between pods of the round are added as they are placed (costs/soft_constraints.py).
+
+Sources: kube-scheduler plugins/helper/normalize_score.go, nodeaffinity, tainttoleration, interpodaffinity/scoring.go,
+podtopologyspread/scoring.go, imagelocality.
 """
 
 from __future__ import annotations
@@ -36,7 +44,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.claim_scores import ClaimCosts
 from flowcore.costs.image_locality import locality
 from flowcore.costs.scale import OMEGA
-from flowcore.model.cost_policy import CostWeights
+from flowcore.model.cost_policy import CostPolicy, Preferences
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import BANDWIDTH, is_extended
@@ -51,24 +59,28 @@ _MOST_POINTS = 10_000
 
 
 def preferences(
-    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, weights: CostWeights
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, passing: Bools,
+    policy: CostPolicy
 ) -> Int64s:  # fmt: skip
     """int64[N], none negative: cost of each node for a class by its preferences, without ``node_preference``.
 
     Args:
         allowed: bool[N], nodes that the class may use; the costs of others have no meaning.
+        passing: bool[N], those of them among which preferences are scaled: that pass every filter now.
     """
-    table = snapshot.table
+    table, weights = snapshot.table, policy.weights
     cost = np.zeros(len(table.nodes), dtype=np.int64)
     if not allowed.any():
         return cost
+    passing = passing if passing.any() else allowed
     if weights.taint_preference:
-        taints = np.minimum(taint_toleration.untolerated_preferences(pod_class, table), _MOST_POINTS)
-        cost += OMEGA * weights.taint_preference * taints
+        taints = taint_toleration.untolerated_preferences(pod_class, table)
+        if taints.any():
+            cost += weights.taint_preference * _taint_cost(taints, passing, policy.preferences)
     if weights.pod_affinity:
         affinity = affinity_weights(signature, snapshot.pod_index, table)
         if affinity is not None:
-            cost += weights.pod_affinity * affinity_cost(affinity, allowed)
+            cost += weights.pod_affinity * affinity_cost(affinity, passing, policy.preferences)
     if weights.spread:
         spread = spread_score(pod_class, signature, snapshot.pod_index, table, allowed)
         if spread is not None:
@@ -83,14 +95,23 @@ def preferences(
     return cost
 
 
-def node_preference(pod_class: PodClass, table: NodeTable, weights: CostWeights) -> Int64s:
-    """int64[N], none negative: cost of the preferred node affinity that each node does not match."""
-    if not weights.node_preference or not pod_class.preferred_affinity:
+def node_preference(pod_class: PodClass, table: NodeTable, passing: Bools, policy: CostPolicy) -> Int64s:
+    """int64[N], none negative: cost of the preferred node affinity that each node does not match.
+
+    Args:
+        passing: bool[N], nodes among which they are scaled.
+    """
+    weight = policy.weights.node_preference
+    if not weight or not pod_class.preferred_affinity or not passing.any():
         return np.zeros(len(table.nodes), dtype=np.int64)
-    preferred = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
-    missed = np.minimum(preferred - node_affinity.preference(pod_class, table), _MOST_POINTS)
-    cost: Int64s = _POINT * weights.node_preference * missed
-    return cost
+    matched = node_affinity.preference(pod_class, table)
+    if policy.preferences is Preferences.POINTS:
+        written = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
+        points: Int64s = _POINT * weight * np.minimum(written - matched, _MOST_POINTS)
+        return points
+    best = int(matched[passing].max())
+    cost: Int64s = OMEGA * np.maximum(best - matched, 0) // max(1, best)
+    return weight * cost
 
 
 def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
@@ -122,10 +143,20 @@ def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     return offers
 
 
-def affinity_cost(weights: Int64s, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes (at least one): cost of lower attraction than at the best."""
-    short = _below_best(weights, allowed)
-    cost: Int64s = OMEGA * short // max(100, int(short[allowed].max()))
+def affinity_cost(weights: Int64s, passing: Bools, preferences: Preferences) -> Int64s:
+    """int64[N], 0..OMEGA: cost of lower attraction than at the best of some nodes (at least one)."""
+    short = _below_best(weights, passing)
+    most = max(100 if preferences is Preferences.POINTS else 1, int(short[passing].max()))
+    cost: Int64s = OMEGA * np.minimum(short, most) // most
+    return cost
+
+
+def _taint_cost(taints: Int64s, passing: Bools, preferences: Preferences) -> Int64s:
+    """int64[N], none negative: cost of taints that a class would rather not have, so many on each node."""
+    if preferences is Preferences.POINTS:
+        return OMEGA * np.minimum(taints, _MOST_POINTS)
+    most = max(1, int(taints[passing].max()))
+    cost: Int64s = OMEGA * np.minimum(taints, most) // most
     return cost
 
 
@@ -142,7 +173,7 @@ def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
     return share
 
 
-def _below_best(score: Int64s, allowed: Bools) -> Int64s:
-    """int64[N]: how far each score is below the best of the allowed nodes."""
-    short: Int64s = np.maximum(score[allowed].max() - score, 0)
+def _below_best(score: Int64s, nodes: Bools) -> Int64s:
+    """int64[N]: how far each score is below the best of some nodes; 0 where it is above."""
+    short: Int64s = np.maximum(score[nodes].max() - score, 0)
     return short

@@ -22,7 +22,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.costs.preferences import affinity_cost, spread_cost
 from flowcore.costs.spread_nodes import DecidingNodes, SpreadNodes
-from flowcore.model.cost_policy import CostWeights
+from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.topology.counters import DomainCounter
@@ -61,11 +61,13 @@ class SoftConstraintCosts:
         signature: PodSignature,
         soft_constraints: SoftConstraints,
         allowed: Bools,
-        weights: CostWeights,
+        passing: Bools,
+        cost: CostPolicy,
         snapshot: Snapshot,
     ) -> None:
-        """Pods of a class, and bool[N] the nodes that they may use, as the round begins."""
-        self._soft_constraints, self._allowed, self._weights = soft_constraints, allowed, weights
+        """Pods of a class; bool[N], nodes that they may use, and those that pass every filter as the round begins."""
+        self._soft_constraints, self._allowed, self._passing = soft_constraints, allowed, passing
+        self._preferences, self._weights = cost.preferences, cost.weights
         self._compared = tuple(dict.fromkeys(soft_constraints.compared))
         table, pod_index = snapshot.table, snapshot.pod_index
         affinity = affinity_weights(signature, pod_index, table) if soft_constraints.affinity_weights else None
@@ -182,7 +184,7 @@ class SoftConstraintCosts:
         if not self._allowed.any():
             return cost
         if self._soft_constraints.affinity_weights and self._weights.pod_affinity:
-            cost += self._weights.pod_affinity * affinity_cost(affinity, self._allowed)
+            cost += self._weights.pod_affinity * affinity_cost(affinity, self._passing, self._preferences)
         if spread is not None and self._weights.spread:
             cost += self._weights.spread * spread_cost(spread, self._allowed)
         return cost

@@ -38,6 +38,15 @@ class Utilisation(StrEnum):
     LARGER = "Larger"
 
 
+class Preferences(StrEnum):
+    """How much what pods prefer counts: node affinity, pod affinity and anti-affinity, PreferNoSchedule taints."""
+
+    #: For each pod the same, whatever numbers it has: its best node against its worst, as kube-scheduler scales them.
+    SCALED = "Scaled"
+    #: Each point of weight and each taint as much as those of any other pod.
+    POINTS = "Points"
+
+
 class CostWeights(msgspec.Struct, frozen=True):
     """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
 
@@ -79,6 +88,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
     Attributes:
         model: name of the cost model.
         weights: of the parts of a cost.
+        preferences: how much what pods prefer counts.
         utilisation: what a node's and a pod's use is, for the model.
         data_locality: None: data costs nothing, wherever it is.
         kinds: of workload; a pod is of the first that selects it.
@@ -90,6 +100,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
+    preferences: Preferences = Preferences.SCALED
     utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: DataLocality | None = None
     kinds: tuple[WorkloadKind, ...] = ()

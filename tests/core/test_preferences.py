@@ -13,7 +13,7 @@ from support.verdicts import read_pods, snapshot_of
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.costs import MODELS, preferences, without_idle_images
-from flowcore.model.cost_policy import CostPolicy, CostWeights
+from flowcore.model.cost_policy import CostPolicy, CostWeights, Preferences
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -69,33 +69,43 @@ def where(result: RoundResult) -> list[str]:
     return sorted(placement.node for placement in result.placements)
 
 
-def prices(found: Snapshot, **chosen: int) -> Int64s:
+def prices(found: Snapshot, written: Preferences = Preferences.SCALED, **chosen: int) -> Int64s:
     """What each node costs the first pending pod, every weight off but the chosen ones."""
     off = dict.fromkeys(CostWeights.__struct_fields__, 0)
     first, everywhere = found.pending[0], np.ones(len(found.table.nodes), dtype=np.bool_)
-    return preferences(first.pod_class, first.signature, found, everywhere, CostWeights(**{**off, **chosen}))
+    cost = CostPolicy(weights=CostWeights(**{**off, **chosen}), preferences=written)
+    return preferences(first.pod_class, first.signature, found, everywhere, everywhere, cost)
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(150))
-@given(soft_cases, weights, st.data())
-def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st.DataObject) -> None:
-    """None is below zero or without bound, whatever somebody writes, and no weight, no price."""
+@given(soft_cases, weights, st.sampled_from(Preferences), st.data())
+def test_preferences_are_prices(
+    case: Case, given_weights: CostWeights, written: Preferences, data: st.DataObject
+) -> None:
+    """None is below zero or without bound, whatever somebody writes, and no weight, no price.
+
+    So also on nodes that do not pass now: a pod may come to use them once others have left.
+    """
     found = snapshot_of(case)
     count = len(found.table.nodes)
-    allowed = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
-    bound = 10_000 * 1000 * given_weights.taint_preference
+    allowed, passing = (np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count))) for _ in range(2))
+    passing &= allowed
+    bound = (1 if written is Preferences.SCALED else 10_000) * 1000 * given_weights.taint_preference
     bound += 1000 * (given_weights.pod_affinity + given_weights.spread + given_weights.image_locality)
     bound += 1000 * (given_weights.device_alternatives + given_weights.free_storage + given_weights.idle_resources)
     for waiting in found.pending:
-        cost = preferences(waiting.pod_class, waiting.signature, found, allowed, given_weights)
+        policy = CostPolicy(weights=given_weights, preferences=written)
+        cost = preferences(waiting.pod_class, waiting.signature, found, allowed, passing, policy)
         assert (cost.dtype, cost.shape) == (np.int64, (count,))
         assert (cost >= 0).all()
         assert (cost[allowed] <= bound).all()
-        nothing = CostWeights(**dict.fromkeys(CostWeights.__struct_fields__, 0))
-        assert not preferences(waiting.pod_class, waiting.signature, found, allowed, nothing).any()
+        nothing = CostPolicy(
+            weights=CostWeights(**dict.fromkeys(CostWeights.__struct_fields__, 0)), preferences=written
+        )
+        assert not preferences(waiting.pod_class, waiting.signature, found, allowed, passing, nothing).any()
 
 
 @settings(max_examples=examples(70))
@@ -114,9 +124,9 @@ def test_pods_of_a_group_are_priced_alike(case: Case) -> None:
     everywhere = np.ones(len(found.table.nodes), dtype=np.bool_)
     classes = without_idle_images({waiting.pod_class for waiting in found.pending}, found)
     for each in group(found.pending, found.pod_index, classes):
-        theirs = preferences(each.pod_class, each.signature, found, everywhere, CostWeights())
+        theirs = preferences(each.pod_class, each.signature, found, everywhere, everywhere, CostPolicy())
         for waiting in each.pods:
-            own = preferences(waiting.pod_class, waiting.signature, found, everywhere, CostWeights())
+            own = preferences(waiting.pod_class, waiting.signature, found, everywhere, everywhere, CostPolicy())
             assert (own == theirs).all()
 
 
@@ -147,21 +157,36 @@ def test_a_pod_goes_near_those_it_would_rather_be_near(model: str) -> None:
     ],
 )
 def test_what_running_pods_would_rather_have_counts_too(rules: InterPodConstraints, drawn: int) -> None:
-    """A weight is ten units; what a running pod requires of others weighs 1."""
-    a1, a2, b1, b2 = prices(cluster(kind("web"), {"a1": kind("db", rules)}), pod_affinity=1)
+    """The whole weight; of points ten units each, and what a running pod requires of others weighs 1."""
+    found = cluster(kind("web"), {"a1": kind("db", rules)})
+    a1, a2, b1, b2 = prices(found, Preferences.POINTS, pod_affinity=1)
     assert (a1, b1) == (a2, b2)
     assert b1 - a1 == drawn
+    a1, a2, b1, b2 = prices(found, pod_affinity=1)
+    assert (a1, b1) == (a2, b2)
+    assert b1 - a1 == 1000 * np.sign(drawn)
 
 
-def test_attraction_is_absolute_up_to_a_weight_of_100_and_scaled_beyond() -> None:
-    """Three pods of 20 weigh 600; three of 90 as much as one node, and where two are twice a third of it."""
+def test_attraction_is_scaled_to_the_whole_weight() -> None:
+    """However little a pod says, or however much: the best node costs nothing, the worst the weight."""
     three = {"a1": kind("db"), "a2": kind("db"), "b1": kind("db")}
-    assert prices(cluster(kind("w", wish(20, "db")), three), pod_affinity=1).tolist() == [0, 0, 200, 200]
+    nodes = [zoned(name, zone) for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c"))]
+    for weight in (1, 20, 90):
+        found = cluster(kind("w", wish(weight, "db")), three, nodes)
+        assert prices(found, pod_affinity=2).tolist() == [0, 0, 1000, 2000]
+
+
+def test_points_of_attraction_are_absolute_up_to_a_weight_of_100_and_scaled_beyond() -> None:
+    """Three pods of 20 weigh 600; three of 90 as much as one node, and where two are twice a third of it."""
+    points = Preferences.POINTS
+    three = {"a1": kind("db"), "a2": kind("db"), "b1": kind("db")}
+    assert prices(cluster(kind("w", wish(20, "db")), three), points, pod_affinity=1).tolist() == [0, 0, 200, 200]
     on_nodes = cluster(kind("w", wish(90, "db", HOST)), three)
-    assert prices(on_nodes, pod_affinity=2).tolist() == [0, 0, 0, 1800]
+    assert prices(on_nodes, points, pod_affinity=2).tolist() == [0, 0, 0, 1800]
     many = {**three, "a1": kind("db")}
     nodes = [zoned(name, zone) for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c"))]
-    assert prices(cluster(kind("w", wish(90, "db")), many, nodes), pod_affinity=1).tolist() == [0, 0, 500, 1000]
+    found = cluster(kind("w", wish(90, "db")), many, nodes)
+    assert prices(found, points, pod_affinity=1).tolist() == [0, 0, 500, 1000]
 
 
 @each_model

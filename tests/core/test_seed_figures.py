@@ -14,6 +14,7 @@ from support.safety import plan_and_check
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
+from flowcore.model.cost_policy import CostPolicy, Preferences
 from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -108,7 +109,7 @@ def test_the_gpu_goes_to_the_one_that_wants_it_more() -> None:
     """The seed's contention case: the task that is first in the queue prefers the one GPU machine, a later one more."""
     nodes = [machine("gpu", 1000, hardware="gpu"), machine("M1", 1000)]
     cluster = snapshot(nodes, [prefers("first", 20), prefers("second", 80)])
-    policies = {"p": Policy("p")}
+    policies = {"p": Policy("p", cost=CostPolicy(preferences=Preferences.POINTS))}
     assert placed(plan_and_check(cluster, policies)) == {"second": "gpu", "first": "M1"}
     assert placed(run_one_by_one(cluster, policies)) == {"first": "gpu", "second": "M1"}
 

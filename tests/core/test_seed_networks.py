@@ -19,7 +19,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
-from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.cost_policy import CostPolicy, Preferences
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node, Taint
@@ -67,9 +67,9 @@ def cluster(nodes: Sequence[Node], pending: Sequence[PendingPod], **taken: int) 
     return snapshot(nodes, pending, [(name, amounts(cpu), ()) for name, cpu in taken.items()])
 
 
-def drawn(state: Snapshot, draw: Draw, **others: Policy) -> RoundResult:
+def drawn(state: Snapshot, draw: Draw, preferences: Preferences = Preferences.SCALED, **others: Policy) -> RoundResult:
     """The plan by the network; policy p has it, pods of others are planned as always."""
-    policies = {"p": Policy("p", cost=CostPolicy("Drawn")), **others}
+    policies = {"p": Policy("p", cost=CostPolicy("Drawn", preferences=preferences)), **others}
     result = run_round(state, policies, {**MODELS, "Drawn": Drawn(draw)})
     check_complete(state, result)
     check_capacity(state, result)
@@ -87,10 +87,13 @@ def kinds(result: RoundResult) -> Counter[tuple[str, str]]:
     return Counter((dict(each.pod.signature.labels)["app"], each.node) for each in result.placements)
 
 
-def same(state: Snapshot, draw: Draw, *constraints: Constraint) -> Counter[tuple[str, str]]:
+def same(
+    state: Snapshot, draw: Draw, *constraints: Constraint, preferences: Preferences = Preferences.SCALED
+) -> Counter[tuple[str, str]]:
     """The plan by the network, which must be the engine's under constraints of its own."""
-    by_network = drawn(state, draw)
-    by_engine = plan_and_check(state, {"p": Policy("p", constraints=constraints)})
+    by_network = drawn(state, draw, preferences)
+    policy = Policy("p", constraints=constraints, cost=CostPolicy(preferences=preferences))
+    by_engine = plan_and_check(state, {"p": policy})
     assert kinds(by_network) == kinds(by_engine)
     assert by_network.certified
     return kinds(by_network)
@@ -219,7 +222,8 @@ def test_the_gpu_goes_to_the_one_that_wants_it_more() -> None:
     """The seed's contention case: two tasks prefer the one GPU machine, the later one more."""
     nodes = [machine("gpu", 1000, labels={"hardware": "gpu"}), machine("M1", 1000)]
     state = cluster(nodes, [preferring("first", 20), preferring("second", 80)])
-    assert same(state, by_preference) == {("second", "gpu"): 1, ("first", "M1"): 1}
+    plan = same(state, by_preference, preferences=Preferences.POINTS)
+    assert plan == {("second", "gpu"): 1, ("first", "M1"): 1}
 
 
 @pytest.mark.parametrize(("taken", "expected"), [({"M1": 3000}, {"T0", "T1"}), ({"M2": 4000}, {"T0"})])

@@ -46,7 +46,7 @@ def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[
 
         def price(when: Snapshot) -> np.ndarray:
             group = demand.group  # noqa: B023 - called at once
-            return preferences(group.pod_class, group.signature, when, demand.allowed, BUILT_IN.cost.weights)  # noqa: B023
+            return preferences(group.pod_class, group.signature, when, demand.compared, demand.passing, BUILT_IN.cost)  # noqa: B023
 
         wanted = (price(now) - price(cluster))[demand.allowed]
         soft_constraints = demand.constraints.soft_constraints
@@ -55,7 +55,13 @@ def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[
         else:
             group = demand.group
             costs = SoftConstraintCosts(
-                group.pod_class, group.signature, soft_constraints, demand.allowed, BUILT_IN.cost.weights, cluster
+                group.pod_class,
+                group.signature,
+                soft_constraints,
+                demand.compared,
+                demand.passing,
+                BUILT_IN.cost,
+                cluster,
             )
             found = costs.added_cost(room.domain_counts)[demand.allowed]
             assert found.tolist() == wanted.tolist()

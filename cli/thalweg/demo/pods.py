@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from flowcore.model.amount_text import counted
+from flowcore.model.cost_policy import CostPolicy, Preferences
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
+from flowcore.model.policies import Policy
 from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
 from thalweg.demo.scene_result import SceneResult, checked
 
@@ -129,7 +131,7 @@ def preferences() -> Scene:
 
     return Scene(
         "The stronger preference",
-        "Both pods prefer the fast node, which has room for one.",
+        "Both pods prefer the fast node, which has room for one. A policy says that weights count as they are written.",
         (node("fast", 2, 8, {"disk": "nvme"}), node("slow", 2, 8)),
         tuple(
             PodSet(name, 1, f"prefers nvme, weight {weight}",
@@ -137,6 +139,7 @@ def preferences() -> Scene:
             for name, weight in weights.items()
         ),
         claim,
+        Policy("demo", cost=CostPolicy(preferences=Preferences.POINTS)),
     )  # fmt: skip
 
 

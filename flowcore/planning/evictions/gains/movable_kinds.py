@@ -28,6 +28,7 @@ from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.residents import Residents
+from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.verdicts import group
 
 _MovableKey = TypeVar("_MovableKey")
@@ -212,7 +213,10 @@ def _kinds(
     for pod_group, size, alike in zip(groups, sizes, numbers, strict=True):
         policy = policies[pod_group.policy]
         _, allowed = destinations.allowed(int(alike[0]))
-        costs = PodCosts.of(pod_group, policy, size, allowed, models[policy.cost.model], unit, data)
+        # As for pods that wait: nodes that have room, and those that these leave.
+        room = count_fitting(snapshot.vector(pod_group.pod_class.requests), snapshot.free) > 0
+        room[residents.nodes[alike]] = True
+        costs = PodCosts.of(pod_group, policy, size, allowed, allowed & room, models[policy.cost.model], unit, data)
         for usage, rows in _by_usage(residents, alike):
             kinds.append(MovableKind(rows, usage, costs))
     return kinds

@@ -29,6 +29,7 @@ from flowcore.rules.filters import round_invariant_fits
 from flowcore.rules.filters.registry import PORTS
 from flowcore.rules.topology.round_constraints.build_constraints import topology_constraints_of
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
+from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.verdicts import Group, VerdictCache, group
 from flowcore.rules.volumes import contends, decides_for_others
 
@@ -43,6 +44,8 @@ class Demand:
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         counts: int64[N], how many of its pods each node has room for as the round begins.
         compared: bool[N], nodes among which its preferences are compared: those allowed as the arcs were priced.
+        passing: bool[N], those of them among which preferences are scaled: that pass every filter as the round begins;
+            where none does, all of them.
         arc: int64[N], what a pod of the class pays on each node beside the increase of its potential; a constant.
         first_increase: int64[N], by how much a first pod increases the potential of each node.
         potential: of nodes for its pods and all that are priced alike.
@@ -65,6 +68,7 @@ class Demand:
     size: Float64s
     allowed: Bools
     compared: Bools
+    passing: Bools
     counts: Int64s
     arc: Int64s
     first_increase: Int64s
@@ -133,8 +137,9 @@ class Demand:
             return None
         known = self._soft_costs.get("last")
         if known is None or known[0] is not snapshot:
+            cost = self.policy.cost
             costs = SoftConstraintCosts(
-                group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
+                group.pod_class, group.signature, preferences, self.compared, self.passing, cost, snapshot
             )
             known = self._soft_costs["last"] = snapshot, costs
         return known[1]
@@ -160,6 +165,13 @@ def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
     if group.pod_class.numa is not None and snapshot.numa is not None:
         counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
     return counts
+
+
+def _passing(allowed: Bools, counts: Int64s, rules: TopologyConstraints) -> Bools:
+    passing = counts > 0
+    if rules.constrained:
+        passing &= DomainCounts().allowed(rules)
+    return passing if passing.any() else allowed
 
 
 def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
@@ -239,10 +251,15 @@ def demands_of(
         snapshot,
         lambda place: charge(groups[some[place]].pods),
     )
+    constraints = dict(zip(some, rules, strict=True))
+    passing = [
+        _passing(allowed[index], counts[index], constraints.get(index, UNCONSTRAINED)) for index in range(len(groups))
+    ]
     placing = price_placements(
         [groups[index] for index in some],
         [sizes[index] for index in some],
         [allowed[index] for index in some],
+        [passing[index] for index in some],
         rules,
         snapshot,
         loads,
@@ -252,7 +269,6 @@ def demands_of(
         cache,
         charge,
     )
-    constraints = dict(zip(some, rules, strict=True))
     arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
     claims = dict(zip(some, placing.claims, strict=True))
     no_costs = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
@@ -273,6 +289,7 @@ def demands_of(
             size=sizes[index],
             allowed=allowed[index],
             compared=allowed[index],
+            passing=passing[index],
             counts=counts[index],
             arc=arcs.get(index, no_costs),
             first_increase=increases.get(index, no_costs),

@@ -48,6 +48,7 @@ def price_placements(
     groups: Sequence[Group],
     sizes: Sequence[Float64s],
     allowed: Sequence[Bools],
+    passing: Sequence[Bools],
     constraints: Sequence[TopologyConstraints],
     snapshot: Snapshot,
     loads: Mapping[Utilisation, Load],
@@ -62,6 +63,7 @@ def price_placements(
     Args:
         sizes: float64[3] of each group, what a pod counts for.
         allowed: bool[N] of each group, nodes that it may use.
+        passing: bool[N] of each group, those of them among which its preferences are scaled.
         constraints: of each group, its rules between pods.
         loads: see ``loads_of``.
         unit: what a pod of mean size counts for (costs/potential.py).
@@ -72,10 +74,10 @@ def price_placements(
     values: dict[NodePotential, Int64s] = {}
     data = DataPrices(snapshot)
     arcs, written, first_increases, potentials, claims = [], [], [], [], []
-    for group, size, nodes in zip(groups, sizes, allowed, strict=True):
+    for group, size, nodes, passes in zip(groups, sizes, allowed, passing, strict=True):
         policy = policies[group.policy]
         start = loads[policy.cost.utilisation]
-        costs = PodCosts.of(group, policy, size, nodes, models[policy.cost.model], unit, data)
+        costs = PodCosts.of(group, policy, size, nodes, passes, models[policy.cost.model], unit, data)
         potential = costs.potential
         if potential not in values:
             values[potential] = _values(potential, snapshot, start, cache)
@@ -124,7 +126,8 @@ def price_group(
     """
     start = loads_of([policy.cost], snapshot, load)[policy.cost.utilisation]
     model, data = models[policy.cost.model], DataPrices(snapshot)
-    costs = PodCosts.of(group, policy, size, allowed, model, potential.unit, data)
+    # No node has room: preferences are scaled over all that it may use.
+    costs = PodCosts.of(group, policy, size, allowed, allowed, model, potential.unit, data)
     increase = _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
     return costs.arcs(snapshot, start) + costs.written, increase, costs.claims(snapshot)
 

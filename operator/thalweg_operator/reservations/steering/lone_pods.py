@@ -279,6 +279,7 @@ def _is_priced_by_class(policy: Policy) -> bool:
     plain = CostPolicy(
         model=cost.model,
         weights=cost.weights,
+        preferences=cost.preferences,
         data_locality=cost.data_locality,
         default_spread=cost.default_spread,
     )
