@@ -19,7 +19,7 @@ _SCHEDULER = ("pkg/scheduler", "cmd/kube-scheduler")
 
 def scheduler_defaults(oracle: Oracle) -> dict[str, Any]:
     """Plugins, arguments, other fields of the configuration, and the gates that the scheduler's code reads."""
-    defaults = msgspec.to_builtins(oracle.defaults())
+    defaults = msgspec.json.decode(msgspec.json.encode(oracle.defaults()))
     read = gates_read(sources(KUBERNETES[oracle.minor_version]))
     gates = {name: gate for name, gate in sorted(defaults.pop("gates").items()) if name in read}
     return {"version": KUBERNETES[oracle.minor_version], **defaults, "gates": gates}
