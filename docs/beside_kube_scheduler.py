@@ -56,10 +56,14 @@ PLUGINS: Final[Mapping[str, Row]] = {
     "NodeUnschedulable": Row(SAME, _FILTER),
     "NodeName": Row(SAME, _FILTER),
     "TaintToleration": Row(
-        SAME, f"{_FILTER} PreferNoSchedule counts as its score does.", "spec.cost.weights.taintPreference"
+        SAME,
+        f"{_FILTER} PreferNoSchedule counts as its score does.",
+        "spec.cost.weights.taintPreference, spec.cost.preferences",
     ),
     "NodeAffinity": Row(
-        SAME, f"{_FILTER} Preferred terms count as its score does.", "spec.cost.weights.nodePreference"
+        SAME,
+        f"{_FILTER} Preferred terms count as its score does.",
+        "spec.cost.weights.nodePreference, spec.cost.preferences",
     ),
     "NodePorts": Row(SAME, _FILTER),
     "NodeResourcesFit": Row(
@@ -76,7 +80,9 @@ PLUGINS: Final[Mapping[str, Row]] = {
     "VolumeZone": Row(SAME, _FILTER),
     "PodTopologySpread": Row(SAME, f"{_FILTER} ScheduleAnyway counts as its score does.", "spec.cost.weights.spread"),
     "InterPodAffinity": Row(
-        SAME, f"{_FILTER} Preferred terms count as its score does.", "spec.cost.weights.podAffinity"
+        SAME,
+        f"{_FILTER} Preferred terms count as its score does.",
+        "spec.cost.weights.podAffinity, spec.cost.preferences",
     ),
     "DynamicResources": Row(
         SAME,
