@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
+from msgspec import structs
+
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
@@ -34,6 +36,7 @@ class Shape:
         nodes, groups, members: most nodes, groups of equal pods, and pods of one.
         old: whether pods may have waited for days.
         preempts: whether policies and pods may keep others from being preempted.
+        per: what the price of waiting counts. What tries all plans counts pods, whatever their size.
     """
 
     rules: str = "plain"
@@ -43,6 +46,7 @@ class Shape:
     members: int = 3
     old: bool = False
     preempts: bool = True
+    per: PricedBy = field(default=PricedBy.POD, repr=False)
 
 
 def draw_round(seed: int, shape: Shape) -> Scenario:
@@ -58,10 +62,11 @@ def draw_round(seed: int, shape: Shape) -> Scenario:
         for pod in _pods(draw, f"p{number}", shape, draw.choice(priorities)):
             cluster.put_pod(pod)
     scenario = Scenario(cluster)
+    policy = Policy("p", unscheduled=UnscheduledPrice(per=shape.per))
     if shape.preempts and draw.random() < 0.5:
         mode = draw.choice((PreemptionMode.NEVER, PreemptionMode.LOWER_PRIORITY))
-        preemption = PreemptionPolicy(mode, draw.choice((0, 30)))
-        scenario.policies["p"] = Policy("p", preemption=preemption, unscheduled=UnscheduledPrice())
+        policy = structs.replace(policy, preemption=PreemptionPolicy(mode, draw.choice((0, 30))))
+    scenario.policies["p"] = policy
     return scenario
 
 

@@ -20,6 +20,7 @@ from flowcore.model.cost_policy import (
     DataLocality,
     KnownModels,
     Preferences,
+    PricedBy,
     UnscheduledPrice,
     Utilisation,
 )
@@ -88,6 +89,7 @@ class WireUnscheduled(msgspec.Struct, rename="camel"):
     per_waiting_second: _Factor = 5
     aging_crosses_priorities: bool = False
     wait_for_cheaper_node: bool = False
+    per: PricedBy | None = None
 
 
 def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:

@@ -110,12 +110,20 @@ class CostPolicy(msgspec.Struct, frozen=True):
     default_spread: DefaultSpread = SYSTEM_SPREAD
 
 
-class UnscheduledPrice(msgspec.Struct, frozen=True):
-    """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds * size``.
+class PricedBy(StrEnum):
+    """What the price of waiting counts."""
 
-    Size: how many tenths of a mean node it takes of the resource that it takes most of, at least 1.
+    #: How much room a pod asks for: two pods count as much as one that is as large as both.
+    SIZE = "Size"
+    #: Pods, whatever their size.
+    POD = "Pod"
+
+
+class UnscheduledPrice(msgspec.Struct, frozen=True):
+    """What leaving a pod pending costs; costs/unscheduled.py has the formulas.
 
     Attributes:
+        per: what it counts; None: size, but pods where ``wait_for_cheaper_node``.
         aging_crosses_priorities: whether waiting may lift a pod over pods of a higher priority.
         wait_for_cheaper_node: a pod waits for as long as that costs less than every node that has room.
     """
@@ -125,3 +133,9 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
     per_waiting_second: int = 5
     aging_crosses_priorities: bool = False
     wait_for_cheaper_node: bool = False
+    per: PricedBy | None = None
+
+    @property
+    def counts_pods(self) -> bool:
+        """Whether pods count whatever their size. What a pod saves by waiting is a cost of that pod."""
+        return self.per is PricedBy.POD or (self.per is None and self.wait_for_cheaper_node)

@@ -14,6 +14,7 @@ BENCH = ROOT / "bench"
 OTHERS = {
     "hardening.py": ("--only", "gangs"),
     "small_rounds.py": ("--draws", "10"),
+    "waiting_order.py": ("--hours", "0.05", "--seeds", "1", "--loads", "1.2"),
     "admission.py": ("--writes", "20", "--runs", "1"),
     "devices.py": ("--nodes", "50", "--pods", "20", "-n", "1"),
     "claims.py": ("--nodes", "20", "--pods", "40", "--warm-up", "100"),

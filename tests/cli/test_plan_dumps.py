@@ -205,6 +205,8 @@ def test_it_says_what_every_plan_leaves() -> None:
         "levels": [],
         "furtherLevels": 0,
         "boundNotes": [],
+        "size": 0.66666,
+        "leastSize": 0.0,
     }
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[2] == ""

@@ -1,5 +1,6 @@
 """Nobody starves: what waits long becomes dear to leave, and large pods no slower than small ones."""
 
+import math
 from dataclasses import replace
 
 import msgspec
@@ -10,44 +11,43 @@ from support.model import node, pod, snapshot
 
 from flowcore.api import Interner, WirePod, to_pod
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, GATE, Policy
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 
+BY_POD = Policy("by-pod", unscheduled=UnscheduledPrice(per=PricedBy.POD))
+
 
 def _rounds_until_placed(waiting: Snapshot, large: str, *, interval: float, most: int) -> int | None:
     """Rounds in which the node empties and ten new small pods come; the one that places the large pod."""
     for number in range(1, most + 1):
         now = 1000.0 + number * interval
-        new = [pod(f"small-{number}-{at}", 400, created=now - 1) for at in range(10)]
-        result = run_round(replace(waiting, now=now, pending=(*waiting.pending, *new)))
+        new = [pod(f"small-{number}-{at}", 400, created=now - 1, policy="by-pod") for at in range(10)]
+        result = run_round(replace(waiting, now=now, pending=(*waiting.pending, *new)), {"by-pod": BY_POD})
         if any(placement.pod.key == large for placement in result.placements):
             return number
     return None
 
 
 def test_a_large_pod_is_not_passed_over_for_ever_by_new_small_ones() -> None:
-    """Ten new pods are dearer to leave than one that just came, and cheaper than one that waited for hours."""
-    cluster = snapshot([node("n", 4000)], [pod("large", 4000, created=1000.0)])
+    """Where pods count, ten new ones are dearer to leave than one that just came, and cheaper than one after hours."""
+    cluster = snapshot([node("n", 4000)], [pod("large", 4000, created=1000.0, policy="by-pod")])
     placed = _rounds_until_placed(cluster, "default/large", interval=3600.0, most=12)
     assert placed is not None
     assert placed > 1
 
 
-def test_a_pod_ages_by_its_size() -> None:
+@pytest.mark.parametrize("policy", [BUILT_IN, BY_POD], ids=lambda each: each.name)
+def test_a_pod_ages_by_its_size(policy: Policy) -> None:
     """After as long a wait the price of one large pod rose as much as those of the ten that would fill its place."""
-    sizes = {"large": 4000, "small": 400}
-    rise = {}
-    for name, cpu in sizes.items():
-        cluster = snapshot(
-            [node("n", 4000), node("full", 4000)], [pod(name, cpu, created=1000.0, node_selector=(("no", "such"),))]
-        )
-        young, old = (run_round(replace(cluster, now=now)).unplaced[0].price for now in (1000.0, 2000.0))
-        rise[name] = old - young
-    assert rise == {"large": 5 * 1000 * 10, "small": 5 * 1000}
+    pods = [pod(name, cpu, created=1000.0, policy=policy.name) for name, cpu in (("large", 4000), ("small", 400))]
+    cluster = snapshot([node("n", 4000)], pods)
+    young, old = (prices(replace(cluster, now=now), {policy.name: policy}) for now in (1000.0, 2000.0))
+    rise = {key: old[key] - young[key] for key in old}
+    assert rise["default/large"] == 10 * rise["default/small"] > 0
 
 
 NOW = 10.0**9
@@ -55,13 +55,21 @@ DAY = 86400.0
 #: The API server's words, written at creation whatever gates there are: another one may be gone since.
 AT_CREATION = "Scheduling is blocked due to non-empty scheduling gates"
 CROSSING = Policy("crossing", unscheduled=UnscheduledPrice(aging_crosses_priorities=True))
-POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING}
+POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING, BY_POD.name: BY_POD}
+#: By how much a pod of a tenth of a node ages in a second, beside the price of the smallest pod.
+RATES = {BUILT_IN.name: 500, BY_POD.name: 5}
 
 
 def prices(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, int]:
     """What leaving each pod costs."""
     demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
     return {pod.key: int(price) for each in demands for pod, price in zip(each.group.pods, each.prices, strict=True)}
+
+
+def weights_of(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, float]:
+    """How often each pod counts in its price."""
+    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    return {pod.key: each.weight for each in demands for pod in each.group.pods}
 
 
 @pytest.mark.parametrize(("age", "priority"), [(300.0, 1000), (3600.0, 10_000), (2 * DAY, 100_000), (400 * DAY, 1)])
@@ -108,24 +116,28 @@ def test_the_age_of_pods_that_fit_nowhere_lifts_nobody() -> None:
     assert prices(cluster, POLICIES)["default/urgent"] == BUILT_IN.unscheduled.base + 100
 
 
-def test_hopeless_giants_and_many_priorities_do_not_end_ageing() -> None:
+@pytest.mark.parametrize("policy", RATES)
+def test_hopeless_giants_and_many_priorities_do_not_end_ageing(policy: str) -> None:
     """A large gang that fits nowhere waits beside pods of sixty priorities: older pods still come before newer ones."""
-    giants = [msgspec.structs.replace(pod(f"g{at}", 10**9, created=NOW - DAY), gangs=("g",)) for at in range(200)]
-    tiers = [pod(f"t{at}", 400, created=NOW - 1, priority=1 + at) for at in range(60)]
-    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    giants = [pod(f"g{at}", 10**9, created=NOW - DAY, policy=policy) for at in range(200)]
+    giants = [msgspec.structs.replace(each, gangs=("g",)) for each in giants]
+    tiers = [pod(f"t{at}", 400, created=NOW - 1, priority=1 + at, policy=policy) for at in range(60)]
+    pair = [pod(name, 400, created=NOW - age, policy=policy) for name, age in (("older", DAY), ("newer", 1))]
     cluster = snapshot([node("n", 4000)], [*giants, *tiers, *pair], now=NOW)
     found = prices(replace(cluster, gangs={"g": Gang("g", 200)}), POLICIES)
-    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
+    assert found["default/older"] - found["default/newer"] == RATES[policy] * (DAY - 1)
 
 
-def test_a_large_gang_below_several_priorities_does_not_end_ageing() -> None:
+@pytest.mark.parametrize("policy", RATES)
+def test_a_large_gang_below_several_priorities_does_not_end_ageing(policy: str) -> None:
     """Whole nodes for a thousand pods, and four priorities above them: age has room for days all the same."""
-    gang = [msgspec.structs.replace(pod(f"g{at}", 4000, created=NOW - DAY), gangs=("g",)) for at in range(1000)]
-    tiers = [pod(f"t{at}", 400, created=NOW - 60, priority=1 + at) for at in range(4)]
-    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    gang = [pod(f"g{at}", 4000, created=NOW - DAY, policy=policy) for at in range(1000)]
+    gang = [msgspec.structs.replace(each, gangs=("g",)) for each in gang]
+    tiers = [pod(f"t{at}", 400, created=NOW - 60, priority=1 + at, policy=policy) for at in range(4)]
+    pair = [pod(name, 400, created=NOW - age, policy=policy) for name, age in (("older", DAY), ("newer", 1))]
     cluster = snapshot([node("n", 4000)], [*gang, *tiers, *pair], now=NOW)
     found = prices(replace(cluster, gangs={"g": Gang("g", 1000)}), POLICIES)
-    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
+    assert found["default/older"] - found["default/newer"] == RATES[policy] * (DAY - 1)
 
 
 _PODS = st.lists(
@@ -133,7 +145,7 @@ _PODS = st.lists(
         st.sampled_from((-(2**31), -5, 0, 1, 2, 1000, 10**9, 2**31 - 1)),
         st.sampled_from((100, 400, 4000)),
         st.floats(0.0, 4000 * DAY),
-        st.sampled_from(("low", "high", "fast")),
+        st.sampled_from(("low", "high", "fast", "by-pod")),
         st.sampled_from(("", "a", "b")),
     ),
     min_size=2,
@@ -143,8 +155,12 @@ _PODS = st.lists(
 
 @given(_PODS)
 def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, float, str, str]]) -> None:
-    """Whatever ages, sizes, gangs and policies: a lower priority gains nothing on a higher one by its age."""
+    """Whatever ages, sizes, gangs and policies: a lower priority gains nothing on a higher one by its age.
+
+    Where sizes count, as far as each of them counts.
+    """
     policies = {
+        "by-pod": BY_POD,
         "low": Policy("low"),
         "high": Policy("high", unscheduled=UnscheduledPrice(base=10**7, per_priority=1)),
         "fast": Policy("fast", unscheduled=UnscheduledPrice(base=0, per_waiting_second=10**6)),
@@ -155,7 +171,7 @@ def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, f
         pending.append(msgspec.structs.replace(made, gangs=(gang,)) if gang else made)
     gangs = {name: Gang(name, 1) for name in ("a", "b")}
     cluster = replace(snapshot([node("n", 4000)], pending, now=NOW), gangs=gangs)
-    found = prices(cluster, policies)
+    found, weights = prices(cluster, policies), weights_of(cluster, policies)
     still = {
         name: msgspec.structs.replace(each, unscheduled=msgspec.structs.replace(each.unscheduled, per_waiting_second=0))
         for name, each in policies.items()
@@ -165,8 +181,11 @@ def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, f
     for low in pending:
         for high in pending:
             if low.pod_class.priority < high.pod_class.priority:
-                gained = (found[low.key] - before[low.key]) - (found[high.key] - before[high.key])
-                assert gained <= 0
+                gained = [
+                    math.ceil(round(found[key] / weights[key], 6)) - math.ceil(round(before[key] / weights[key], 6))
+                    for key in (low.key, high.key)
+                ]
+                assert gained[0] <= gained[1]
 
 
 def test_nobody_ages_behind_a_gate() -> None:

@@ -17,7 +17,7 @@ from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
-from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -27,8 +27,8 @@ from flowcore.planning.round import RoundResult, run_round
 
 ZONE = "zone"
 APPS = ("web", "db", "job")
-#: So dear to leave that no arc outweighs a pod.
-DEAR = UnscheduledPrice(base=10**8, per_priority=10**6)
+#: So dear to leave that no arc outweighs a pod. Each counts once, as the search that tries all plans counts them.
+DEAR = UnscheduledPrice(base=10**8, per_priority=10**6, per=PricedBy.POD)
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,9 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "waitForCheaperNode": UnscheduledPrice().wait_for_cheaper_node,
     }
     assert _defaults(price) == prices
+    # No default in the schema: it depends on another field.
+    assert "default" not in price["properties"]["per"]
+    assert [UnscheduledPrice(wait_for_cheaper_node=waits).counts_pods for waits in (False, True)] == [False, True]
     assert "dataLocality" not in _defaults(cost)
     assert Policy("").cost.data_locality is None
     given = {"cost": {"dataLocality": _defaults(cost["properties"]["dataLocality"])}}

@@ -29,7 +29,7 @@ from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
-from flowcore.planning.round import pods_left, run_round
+from flowcore.planning.round import RoundResult, pods_left, run_round
 
 _MOVES = msgspec.structs.replace(
     BUILT_IN, rescheduling=msgspec.structs.replace(BUILT_IN.rescheduling, mode=ReschedulingMode.ACT, min_age=0)
@@ -62,12 +62,21 @@ def _runs(name: str, on: str, requests: Amounts, priority: int, reason: str = ""
     )
 
 
+def _in_pods(result: RoundResult) -> LeftAtLeast | None:
+    """What is known of every plan, but for sizes."""
+    return _without_size(result.left_at_least)
+
+
+def _without_size(known: LeftAtLeast | None) -> LeftAtLeast | None:
+    return None if known is None else msgspec.structs.replace(known, size=0.0, least_size=0.0)
+
+
 def _asking(cpu: int, gpu: int) -> Amounts:
     return tuple((name, amount) for name, amount in (("cpu", cpu), ("nvidia.com/gpu", gpu)) if amount)
 
 
-def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[list[int], int]]:
-    """Priorities of the pods, and GPUs, that each plan leaves, if rooms alone decide.
+def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[list[int], int, float]]:
+    """Priorities of the pods, GPUs, and how large the pods are, that each plan leaves, if rooms alone decide.
 
     Waiting pods come, running ones stay, move or leave.
 
@@ -78,6 +87,10 @@ def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[list[int]
     gpu = cluster.resources.index("nvidia.com/gpu") if "nvidia.com/gpu" in cluster.resources else -1
     asked = [cluster.vector(each.pod_class.requests) for each in cluster.pending]
     used = [cluster.vector(each.usage) for each in running]
+    everything, offering = cluster.allocatable.sum(axis=0), np.count_nonzero(cluster.allocatable, axis=0)
+    counted = (everything > 0) & np.array([name != "pods" for name in cluster.resources])
+    mean = everything[counted] / offering[counted]
+    sizes = [float((each[counted] / mean).max(initial=0.0)) for each in asked]
     offered = [
         (None, *range(nodes)) if {name for name, _ in each.pod_class.requests} <= set(cluster.resources) else (None,)
         for each in cluster.pending
@@ -109,7 +122,8 @@ def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[list[int]
             if ((free >= 0) | (come == 0)).all():
                 left = [number for number, to in enumerate(chosen) if to is None]
                 priorities = [cluster.pending[number].pod_class.priority for number in left]
-                yield priorities, sum(int(asked[number][gpu]) for number in left) if gpu >= 0 else 0
+                gpus = sum(int(asked[number][gpu]) for number in left) if gpu >= 0 else 0
+                yield priorities, gpus, sum(sizes[number] for number in left)
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -151,13 +165,15 @@ def test_no_plan_leaves_fewer(
         return
     known, outcomes = result.left_at_least, list(_all_outcomes(cluster, policy))
     assert known.waiting == len(result.unplaced)
-    assert known.pods <= min(len(pods) for pods, _ in outcomes) <= known.waiting
+    assert known.pods <= min(len(pods) for pods, *_ in outcomes) <= known.waiting
     for level in known.levels:
-        counts = [sum(priority >= level.priority for priority in pods) for pods, _ in outcomes]
+        counts = [sum(priority >= level.priority for priority in pods) for pods, *_ in outcomes]
         assert level.waiting == sum(each.pod.pod_class.priority >= level.priority for each in result.unplaced)
         assert level.pods <= min(counts) <= level.waiting
     if known.resource:
-        assert known.amount <= min(gpus for _, gpus in outcomes) <= known.asked
+        assert known.amount <= min(gpus for _, gpus, _ in outcomes) <= known.asked
+    assert known.least_size <= min(size for *_, size in outcomes) + 1e-9
+    assert known.least_size <= known.size
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -198,7 +214,7 @@ def test_it_is_exact_for_equal_pods(nodes: list[int], cores: int, pods: int) -> 
         [pod(f"p{number}", cores * 1000) for number in range(pods)],
     )
     left = max(0, pods - sum(cpu // cores for cpu in nodes))
-    assert run_round(cluster).left_at_least == (LeftAtLeast(left, left) if left else None)
+    assert _in_pods(run_round(cluster)) == (LeftAtLeast(left, left) if left else None)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -211,6 +227,7 @@ def test_it_is_true_of_the_plan(crowd: Snapshot) -> None:
     if known is not None:
         assert 0 <= known.pods <= known.waiting == len(result.unplaced)
         assert 0 <= known.amount <= known.asked
+        assert 0 <= known.least_size <= known.size
 
 
 @settings(max_examples=examples(100))
@@ -257,7 +274,7 @@ def test_a_budget_that_lets_nobody_go_keeps_room_taken() -> None:
     guarded = msgspec.structs.replace(_runs("r", "n", _asking(2000, 0), 0), budgets=("b",))
     cluster = _crowd([node("n", 2000)], [pod("p", 2000, priority=5)], [guarded])
     cluster = replace(cluster, running=RunningPods((guarded,), budgets={"b": 0}))
-    assert run_round(cluster).left_at_least == LeftAtLeast(1, 1)
+    assert _in_pods(run_round(cluster)) == LeftAtLeast(1, 1)
     cluster = replace(cluster, running=RunningPods((guarded,), budgets={"b": 1}))
     assert run_round(cluster).left_at_least is None
 
@@ -266,7 +283,7 @@ def test_a_gang_that_cannot_be_whole_is_left_whole() -> None:
     """Five pods come together or not at all, and there are three GPUs."""
     pending = [msgspec.structs.replace(pod(f"p{number}", 100, gpu=1), gangs=("g",)) for number in range(5)]
     cluster = replace(snapshot([node("n", gpu=3)], pending), gangs={"g": Gang("g", 5)})
-    assert run_round(cluster).left_at_least == LeftAtLeast(5, 5, "nvidia.com/gpu", 5, 5)
+    assert _in_pods(run_round(cluster)) == LeftAtLeast(5, 5, "nvidia.com/gpu", 5, 5)
 
 
 def test_limits_between_own_pods_count() -> None:
@@ -277,7 +294,7 @@ def test_limits_between_own_pods_count() -> None:
     kind = PodSignature("default", (("app", "web"),), constraints=apart)
     nodes = [node(f"n{number}", labels=((_HOSTNAME, f"n{number}"),)) for number in range(2)]
     known = run_round(snapshot(nodes, [pod(f"p{number}", 100, kind=kind) for number in range(3)])).left_at_least
-    assert known == LeftAtLeast(1, 1)
+    assert _without_size(known) == LeftAtLeast(1, 1)
 
 
 def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
@@ -285,7 +302,7 @@ def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
     victim = Victim("default/old", "n", unschedulable_reason="it is gone")
     waiting = msgspec.structs.replace(pod("new", 100), victim=victim)
     known = run_round(snapshot([node("n")], [waiting])).left_at_least
-    assert known == LeftAtLeast(1, 0, bound_notes=("Decided",))
+    assert _without_size(known) == LeftAtLeast(1, 0, bound_notes=("Decided",))
     assert known.sentence.endswith(": the bound counts pods of networks and replacements as placed without room")
 
 
@@ -293,7 +310,7 @@ def test_a_bound_that_says_nothing_says_why() -> None:
     """Three pods and two nodes have room for in sum, but not each for itself: by fractions nobody has to wait."""
     nodes = [node(f"n{number}", 3000) for number in range(2)]
     known = run_round(snapshot(nodes, [pod("a", 2000), pod("b", 2000), pod("c", 1500)])).left_at_least
-    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions",))
+    assert _without_size(known) == LeftAtLeast(1, 0, bound_notes=("Fractions",))
     assert known.sentence == (
         "1 pod has no node; how few a plan must leave is not known: "
         "the bound counts pods as if they could be split among nodes"
@@ -318,9 +335,9 @@ def test_rules_make_the_bound_weak() -> None:
     pending = [pod(f"p{number}", 100, priority=5, kind=kind) for number, kind in enumerate(kinds)]
     nodes = [node("n", labels=((_HOSTNAME, "n"),))]
     known = run_round(snapshot(nodes, pending)).left_at_least
-    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions", "Rules"))
+    assert _without_size(known) == LeftAtLeast(1, 0, bound_notes=("Fractions", "Rules"))
     known = run_round(_crowd(nodes, pending, [_runs("low", "n", _asking(100, 0), 0)])).left_at_least
-    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions", "NoRules", "MayLeave"))
+    assert _without_size(known) == LeftAtLeast(1, 0, bound_notes=("Fractions", "NoRules", "MayLeave"))
 
 
 @pytest.mark.parametrize("nodes", [0, 1])
@@ -329,13 +346,13 @@ def test_without_room_every_pod_is_left(nodes: int) -> None:
     pending = [pod("p", 8000), *(msgspec.structs.replace(pod(f"g{number}", 100), gangs=("g",)) for number in range(2))]
     full = [node("n", 50) for _ in range(nodes)]
     cluster = replace(snapshot(full, pending), gangs={"g": Gang("g", 2)})
-    assert run_round(cluster).left_at_least == LeftAtLeast(3, 3)
+    assert _in_pods(run_round(cluster)) == LeftAtLeast(3, 3)
 
 
 def test_a_resource_of_which_no_node_has_any_is_not_told() -> None:
     """A device plugin without devices: nothing of what is asked for is offered."""
     without = Node("n", allocatable=(("cpu", 4000), ("nvidia.com/gpu", 0), ("pods", 10)))
-    assert run_round(snapshot([without], [pod("p", 100, gpu=1)])).left_at_least == LeftAtLeast(1, 1)
+    assert _in_pods(run_round(snapshot([without], [pod("p", 100, gpu=1)]))) == LeftAtLeast(1, 1)
 
 
 def test_gpus_are_counted_beside_pods() -> None:
@@ -357,7 +374,7 @@ def test_each_priority_that_waits_has_a_row() -> None:
     assert known.further_levels == 0
     assert msgspec.to_builtins(known)["levels"][0] == {"priority": 10, "waiting": 2, "pods": 2}
     known = run_round(snapshot(nodes, urgent)).left_at_least
-    assert known == LeftAtLeast(2, 2), "one priority needs no rows"
+    assert _without_size(known) == LeftAtLeast(2, 2), "one priority needs no rows"
 
 
 def test_of_many_priorities_the_highest_have_rows() -> None:
@@ -384,7 +401,7 @@ def test_the_trace_of_a_cluster_with_gpus() -> None:
         for number in range(int(count))
     ]
     known = run_round(snapshot(nodes, waiting)).left_at_least
-    assert known == LeftAtLeast(852, 852, "nvidia.com/gpu", 1221, 1221)
+    assert _without_size(known) == LeftAtLeast(852, 852, "nvidia.com/gpu", 1221, 1221)
 
 
 def _rows(name: str) -> list[list[str]]:
@@ -394,11 +411,18 @@ def _rows(name: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("known", "sentence"),
     [
-        (LeftAtLeast(66, 60), "66 pods have no node; no plan leaves fewer than 60"),
+        (LeftAtLeast(66, 60), "66 pods have no node; no plan leaves fewer than 60 pods"),
+        (
+            LeftAtLeast(66, 60, size=12.41, least_size=12.09),
+            (
+                "66 pods have no node, together as large as 12.5 nodes; every plan leaves at least 60 pods, "
+                "and pods that are together as large as 12 nodes"
+            ),
+        ),
         (LeftAtLeast(1, 1), "1 pod has no node; no plan leaves fewer"),
         (LeftAtLeast(3, 0), ""),
         (LeftAtLeast(3, 0, bound_notes=("FromALaterVersion",)), ""),
-        (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods have no node; no plan leaves fewer than 60"),
+        (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods have no node; no plan leaves fewer than 60 pods"),
         (
             LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
             (

@@ -26,6 +26,7 @@ from support.levels import (
 from support.model import node, pod, snapshot
 from support.profiles import examples, is_quick
 
+from flowcore.model.cost_policy import PricedBy
 from flowcore.model.gangs import Gang
 from flowcore.planning.round import run_one_by_one, run_round
 from flowcore.questions.scenario import ScenarioPlan, plan_scenario
@@ -164,10 +165,10 @@ def test_drawn_rounds_of_several_priorities(rules: str, seed: int) -> None:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), rules=st.sampled_from(RULES))
-def test_drawn_rounds_with_pods_that_have_waited_for_days(seed: int, rules: str) -> None:
-    """Age decides within a priority, and none of the claims breaks."""
-    scenario = draw_round(seed, Shape(rules, nodes=6, groups=8, members=6, old=True))
+@given(seed=st.integers(0, 2**32 - 1), rules=st.sampled_from(RULES), per=st.sampled_from(PricedBy))
+def test_drawn_rounds_with_pods_that_have_waited_for_days(seed: int, rules: str, per: PricedBy) -> None:
+    """Age decides within a priority, whatever counts, and none of the claims breaks."""
+    scenario = draw_round(seed, Shape(rules, nodes=6, groups=8, members=6, old=True, per=per))
     planned = plan_scenario(scenario, NOW)
     assert (left_out(planned), misplaced(planned), younger_before_older(planned)) == ([], [], [])
     assert evicted_again(scenario, planned) == []

@@ -108,7 +108,7 @@ def test_room_that_is_taken_back_for_a_higher_priority() -> None:
     scenario = scenario_of(objects)
     answers = [answer_why(scenario, WhyQuery(f"default/{name}", fixes=False), EVERYTHING) for name in "pq"]
     answer = next(each for each in answers if each.kind is WhyKind.ROOM_TAKEN)
-    assert "To leave it costs 100100, and to leave this pod 100000." in answer.details
+    assert "To leave it costs 200200, and to leave this pod 200000." in answer.details
 
 
 def test_a_pod_that_may_not_be_seen_is_not_named() -> None:

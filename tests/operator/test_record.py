@@ -118,6 +118,8 @@ def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
         "levels": [],
         "furtherLevels": 0,
         "boundNotes": [],
+        "size": 2.0,
+        "leastSize": 0.0,
     }
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace as with_fields
 from thalweg.dumps.reader import read_dump
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.policies import Policy
 from flowcore.planning.round import Placement, Unplaced, run_one_by_one
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
@@ -23,8 +24,11 @@ NOW = 1_795_478_400.0
 
 
 def scenario_of(name: str) -> Scenario:
-    """A dump of ``tests/core/dumps``."""
-    return read_dump((str(DUMPS / f"{name}.json"),), NOW)
+    """A dump of ``tests/core/dumps``; where it has no policy, with one that counts pods, as the claims do."""
+    scenario = read_dump((str(DUMPS / f"{name}.json"),), NOW)
+    if not scenario.policies:
+        scenario.policies["p"] = Policy("p", unscheduled=UnscheduledPrice(per=PricedBy.POD))
+    return scenario
 
 
 def plan_of(name: str) -> ScenarioPlan:

@@ -175,7 +175,7 @@ class NetworkPods:
         alone = set(range(len(self.classes))) - {member for group in self.groups for member in group.members}
         units = [*(group.members for group in self.groups), *((place,) for place in sorted(alone))]
         begun = {group.members for group in self.groups if group.is_begun}
-        dearest = {unit: max(int(self.classes[place].demand.prices[0]) for place in unit) for unit in units}
+        dearest = {unit: max(self.classes[place].demand.dearest for place in unit) for unit in units}
         units.sort(key=lambda unit: (unit not in begun, -dearest[unit], unit))
         turns: dict[str, int] = {}
         ranked = []

@@ -89,12 +89,12 @@ class SolveNetworks(Pass):
         if not networks:
             return problem
         turns = sorted(
-            (-max(int(demand.prices[0]) for demand in problem.demands if demand.policy.name == name), name)
+            (-max(demand.dearest for demand in problem.demands if demand.policy.name == name), name)
             for name in networks
         )
         others = tuple(pod for pod in problem.snapshot.pending if pod.policy not in networks)
         prices = {
-            pod.key: int(price)
+            pod.key: int(price) / demand.weight
             for demand in problem.demands
             if demand.policy.name not in networks
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)

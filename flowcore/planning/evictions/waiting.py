@@ -28,7 +28,7 @@ class Waiting:
     """
 
     priority: int
-    price: int
+    price: float
     demands: tuple[tuple[int, tuple[PendingPod, ...]], ...]
     group: int = -1
     needs_domain: bool = False
@@ -51,7 +51,7 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
             elif bool(groups.needed[index][place]):
                 members.setdefault(group, {}).setdefault(index, []).append(pod)
         if alone:
-            price = max(unplaced[pod.key] for pod in alone)
+            price = max(unplaced[pod.key] for pod in alone) / demand.weight
             waiting.append(Waiting(demand.group.pod_class.priority, price, ((index, tuple(alone)),)))
     for number, demands in members.items():
         atomic_group = groups.all[number]
@@ -59,7 +59,7 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
             continue
         entries = tuple((demand, tuple(demands[demand])) for demand in problem.by_size if demand in demands)
         priority = min(problem.demands[demand].group.pod_class.priority for demand, _ in entries)
-        price = max(unplaced[pod.key] for _, pods in entries for pod in pods)
+        price = max(unplaced[pod.key] / problem.demands[index].weight for index, pods in entries for pod in pods)
         waiting.append(Waiting(priority, price, entries, number, atomic_group.needs_domain))
     waiting.sort(key=lambda entry: (-entry.priority, -entry.price))
     return waiting

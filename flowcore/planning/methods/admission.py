@@ -39,23 +39,27 @@ class IndividualPods:
         demand: int64[P].
         group: int64[P], the group that a pod is optional in: it is placed only if the group is; -1: none.
         price: int64[P], what leaving it pending costs.
+        rank_price: float64[P], the same for what it counts.
     """
 
     demand: Int64s
     group: Int64s
     price: Int64s
+    rank_price: Float64s
 
     @classmethod
     def of(cls, problem: Problem) -> IndividualPods:
         """Without optional pods of groups that are unschedulable."""
-        pods = [(np.zeros(0, dtype=np.int64),) * 3]
+        pods: list[tuple[Int64s, Int64s, Int64s]] = [(np.zeros(0, dtype=np.int64),) * 3]
         for index, demand in enumerate(problem.demands):
             group_of, free = problem.atomic_groups.group_of[index], ~problem.atomic_groups.needed[index]
             if len(problem.unschedulable):
                 free &= (group_of < 0) | ~problem.unschedulable[group_of]
             if demand.counts.any():
                 pods.append((np.full(int(free.sum()), index, dtype=np.int64), group_of[free], demand.prices[free]))
-        return cls(*(np.concatenate(columns) for columns in zip(*pods, strict=True)))
+        of, groups, prices = (np.concatenate(columns) for columns in zip(*pods, strict=True))
+        weights = np.array([each.weight for each in problem.demands], dtype=np.float64)
+        return cls(of, groups, prices, prices / weights[of])
 
 
 class Admission:
@@ -109,9 +113,9 @@ class Admission:
             yield
 
     def by_price(self) -> Candidate:
-        """The highest price first; a group counts with the mean price of the pods that it needs."""
-        size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
-        return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
+        """The highest price for what it counts first; a group counts as the pods that it needs do together."""
+        groups = np.array([group.rank_price for group in self._problem.atomic_groups.all], dtype=np.float64)
+        return self._admit("gangs by price", groups, self._pods.rank_price)
 
     def _relax(self, **fineness: int) -> bool:
         """Solves the round in fractions with groups, whose prices give a bound; False: it is too large.

@@ -188,7 +188,8 @@ class _LevelRun(AdmissionRun):
         for number in demands:
             left = self._left(number)
             if len(left):
-                entries.append((False, float(problem.demands[number].prices[left].max()), 1, number))
+                demand = problem.demands[number]
+                entries.append((False, float(demand.prices[left].max()) / demand.weight, 1, number))
         if not entries:
             return
         lower = [each for each in self._known.commits if self._levels[each.demand] < level]
@@ -250,6 +251,6 @@ class _LevelRun(AdmissionRun):
 
 
 def _importance(problem: Problem, number: int) -> tuple[bool, float]:
-    """Groups that are partially placed come first, then the dearest to leave."""
+    """Groups that are partially placed come first, then the dearest to leave for what they count."""
     group = problem.atomic_groups.all[number]
-    return group.partially_placed, group.mean_price
+    return group.partially_placed, group.rank_price

@@ -50,12 +50,12 @@ def levels_of(problem: Problem) -> Int64s:
 
     Pods that a group needs have the lowest priority among these; where groups share a demand, the highest of these
     counts. Pods whose policy lets age cross priorities are on the level of the highest priority of which no pod is as
-    dear to leave.
+    dear to leave for its size.
     """
     demands = problem.demands
     levels = np.array([demand.group.pod_class.priority for demand in demands], dtype=np.int64)
     priorities = levels.copy()
-    dearest = np.array([int(demand.prices.max(initial=0)) for demand in demands], dtype=np.int64)
+    dearest = np.array([int(demand.prices.max(initial=0)) / demand.weight for demand in demands])
     for number, demand in enumerate(demands):
         if demand.policy.unscheduled.aging_crosses_priorities:
             for priority in sorted(set(priorities[priorities > priorities[number]].tolist())):

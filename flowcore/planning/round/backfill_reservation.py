@@ -82,18 +82,18 @@ def _reserve(problem: Problem) -> Problem:
 def _fit_after_costlier(problem: Problem, number: int) -> tuple[bool, tuple[Commit, ...]]:
     """Whether a group fits after everything that costs more or has a higher priority; if not, where pods of it fit."""
     groups = problem.atomic_groups.all
-    mean_price, priority = groups[number].mean_price, _priority_of(groups[number], problem)
+    rank_price, priority = groups[number].rank_price, _priority_of(groups[number], problem)
     costlier = [
         costlier_number
         for costlier_number, group in enumerate(groups)
         if costlier_number != number
         and not group.unschedulable_reason
-        and (group.partially_placed or group.mean_price > mean_price or _priority_of(group, problem) > priority)
+        and (group.partially_placed or group.rank_price > rank_price or _priority_of(group, problem) > priority)
     ]
-    costlier.sort(key=lambda index: (not groups[index].partially_placed, -groups[index].mean_price, index))
+    costlier.sort(key=lambda index: (not groups[index].partially_placed, -groups[index].rank_price, index))
     pods = IndividualPods.of(problem)
     above = np.array([demand.group.pod_class.priority > priority for demand in problem.demands], dtype=np.bool_)
-    before = (pods.price > mean_price) | above[pods.demand]
+    before = (pods.rank_price > rank_price) | above[pods.demand]
     alone, optional = (np.nonzero(before & of)[0] for of in (pods.group < 0, np.isin(pods.group, costlier)))
     run = AdmissionRun(problem)
     # Each of these comes before the group, so their order does not matter here.

@@ -1,4 +1,6 @@
-"""How good a round's plan is, in pods: what it leaves, and what every plan leaves (``problem.bounds.least_left``).
+"""How good a round's plan is, in pods and by size: what it leaves, and what every plan leaves.
+
+The bounds are those of ``problem.bounds.least_left``.
 
 The room of every running pod that the round's policies, priorities and queues may let go counts as room. A pod that may
 only be moved needs room somewhere: it is one more pod, which every plan places.
@@ -24,6 +26,7 @@ from flowcore.planning.methods.left_prices import left_prices, pooled
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.cost_matrix import FitCounts, spare_room
+from flowcore.planning.problem.demands.demands import node_totals
 from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Unplaced
@@ -38,6 +41,8 @@ _MOST_MOVED = 200
 _MOST_LEVELS = 10
 #: No pod has a lower priority.
 _LOWEST_PRIORITY = -(2**31)
+#: Sizes are whole numbers of parts of a mean node.
+_PARTS = 100_000
 #: Sums of what pods count for stay below this.
 _LARGEST_SUM = 2**60
 
@@ -55,8 +60,11 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     least = _LeastPods(problem, begun)
     pods, amount = least.of(_LOWEST_PRIORITY), 0
     notes = least.notes(unplaced)
+    sizes = _Sizes(begun)
+    size = sum(sizes.of_pod(each.pod.pod_class) for each in unplaced) / _PARTS
     if least.bounds is None:
-        return LeftAtLeast(len(unplaced), pods, bound_notes=() if pods == len(unplaced) else notes)
+        notes = () if pods == len(unplaced) else notes
+        return LeftAtLeast(len(unplaced), pods, bound_notes=notes, size=size)
     resource, asked = _most_asked(begun, unplaced)
     if resource:
         requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
@@ -68,7 +76,32 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     pods = max([pods, *(level.pods for level in levels)])
     if (pods, amount) == (len(unplaced), asked):
         notes = ()
-    return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further, notes)
+    least_size = 0.0
+    if pods < len(unplaced):
+        parts = np.array([sizes.of_requests(demand.requests) for demand in problem.demands], dtype=np.int64)
+        least_size = least.bounds.least(parts) / _PARTS
+    return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further, notes, size, least_size)
+
+
+class _Sizes:
+    """How large pods are, in parts of a mean node."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        everything, offering = node_totals(snapshot)
+        # What no node offers is no part of one.
+        self._parts = _PARTS * np.where(snapshot.allocatable.any(axis=0), offering / everything, 0.0)
+        self._known: dict[PodClass, int] = {}
+
+    def of_requests(self, requests: Int64s) -> int:
+        """Of int64[R]."""
+        return int((requests * self._parts).max())
+
+    def of_pod(self, pod_class: PodClass) -> int:
+        """Of a pod."""
+        if pod_class not in self._known:
+            self._known[pod_class] = self.of_requests(self._snapshot.vector(pod_class.requests))
+        return self._known[pod_class]
 
 
 class _LeastPods:

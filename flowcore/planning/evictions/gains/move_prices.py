@@ -1,6 +1,6 @@
 """What a move costs: the work that is lost and the start of the replacement, each times what the pod holds.
 
-A second counts as much as a second of waiting does, so prices of moves and of waiting compare::
+A second counts as much as a second of waiting does where pods are priced by pod::
 
     price = (seconds since its start or its last checkpoint + startup) * perWaitingSecond * size
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.costs.model import Float64s
-from flowcore.costs.unscheduled import price_growth
+from flowcore.costs.unscheduled import work_price
 from flowcore.model.policies import BUILT_IN, LostWork, Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.model.usage import MAX_FUTURE
@@ -56,7 +56,7 @@ def move_prices(pods: Sequence[RunningPod], tenths: Float64s, policies: Mapping[
     counts = np.array([policy.rescheduling.lost_work is LostWork.COUNT for policy in policy_of], dtype=np.bool_)
     startup = np.array([float(policy.rescheduling.startup) for policy in policy_of])
     rates = np.array([
-        price_growth(policy.unscheduled, size) for policy, size in zip(policy_of, tenths.tolist(), strict=True)
+        work_price(policy.unscheduled, size) for policy, size in zip(policy_of, tenths.tolist(), strict=True)
     ])  # fmt: skip
     # A pod that its kubelet has not started has done nothing. A future checkpoint is none, but clocks differ a little.
     since = np.where(saved <= now + MAX_FUTURE, np.maximum(started, saved), started)

@@ -35,6 +35,7 @@ class AtomicGroup:
         unschedulable_reason: why it cannot be placed however much capacity is free, "" if it can.
         waiting_since: since when its oldest pod waits, 0 unknown.
         partially_placed: some of its required pods have a node, or it has waited its turn: it goes before others.
+        weight: how often the required pods count in their prices, together.
     """
 
     name: str
@@ -45,6 +46,7 @@ class AtomicGroup:
     unschedulable_reason: str
     waiting_since: float
     partially_placed: bool
+    weight: float
 
     @property
     def size(self) -> int:
@@ -55,6 +57,11 @@ class AtomicGroup:
     def mean_price(self) -> float:
         """Mean price of the pods that it needs."""
         return self.unscheduled_cost / max(1, self.size)
+
+    @property
+    def rank_price(self) -> float:
+        """Its price for what it counts: says who comes first, as prices of pods over their weights do."""
+        return self.unscheduled_cost / max(1.0, self.weight)
 
     @property
     def demands(self) -> frozenset[int]:
@@ -216,6 +223,7 @@ def atomic_group_of(
         unschedulable_reason=unschedulable_reason,
         waiting_since=min((each for each in waiting_since if each), default=0.0),
         partially_placed=any(gang.partially_placed for gang in gangs),
+        weight=sum(demands[index].weight * len(places) for index, places in needed_places.items()),
     )
     return group, needed_places
 

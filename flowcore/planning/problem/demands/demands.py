@@ -50,9 +50,11 @@ class Demand:
         first_increase: int64[N], by how much a first pod increases the potential of each node.
         potential: of nodes for its pods and all that are priced alike.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+        weight: how often one pod counts in its price (costs/unscheduled.py). Prices over weights say who comes first.
         dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
         constraints: its part in the rules between pods.
-        queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
+        queue_rank: place in the queue: 0 for the demand whose first pod is dearest to leave for what it counts, then
+            the largest.
         price_growth: by how much each of the prices rises in a second.
         claims: what its claims get, a part of ``arc`` that changes as pods of the round take devices and volumes.
         kept_to: bool[N], nodes that its pods are kept to by something else than the filters: the domain of their gang,
@@ -77,6 +79,7 @@ class Demand:
     constraints: TopologyConstraints
     queue_rank: int
     price_growth: float = 0.0
+    weight: float = 1.0
     is_priced: bool = True
     claims: ClaimCosts = NO_CLAIM_COSTS
     kept_to: Bools | None = None
@@ -143,6 +146,11 @@ class Demand:
             )
             known = self._soft_costs["last"] = snapshot, costs
         return known[1]
+
+    @property
+    def dearest(self) -> float:
+        """The price of its first pod for what it counts."""
+        return int(self.prices[0]) / self.weight
 
     def prices_of_last(self, count: int) -> Int64s:
         """Prices of the ``count`` pods that are placed last."""
@@ -276,9 +284,14 @@ def demands_of(
     everything, offering = node_totals(snapshot)
     requests = [snapshot.vector(pod_group.pod_class.requests) for pod_group in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
-    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))
+    leaving = unscheduled_prices(
+        groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot)
+    )
+    prices, weights = leaving.prices, leaving.weights
     dominant_shares = [float((each / everything).max()) for each in requests]
-    queue = sorted(range(len(groups)), key=lambda index: (-int(prices[index][0]), -dominant_shares[index], index))
+    queue = sorted(
+        range(len(groups)), key=lambda index: (-int(prices[index][0]) / weights[index], -dominant_shares[index], index)
+    )
     queue_ranks = {index: turn for turn, index in enumerate(queue)}
     return tuple(
         Demand(
@@ -298,6 +311,7 @@ def demands_of(
             constraints=constraints.get(index, UNCONSTRAINED),
             queue_rank=queue_ranks[index],
             price_growth=price_growth(policies[group.policy].unscheduled, tenths[index]),
+            weight=weights[index],
             is_priced=placeable[index],
             claims=claims.get(index, NO_CLAIM_COSTS),
         )
