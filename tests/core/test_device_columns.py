@@ -21,6 +21,7 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, ReschedulingMode
@@ -361,11 +362,12 @@ def test_numbers_say_what_the_allocator_says(known: Snapshot) -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(device_clusters())
 def test_as_many_pods_get_a_node_as_one_by_one(known: Snapshot) -> None:
-    """And each gets devices that no other has."""
-    result = run_round(known)
+    """And each gets devices that no other has; where a policy counts pods, for by size fewer may be better."""
+    policies = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, unscheduled=UnscheduledPrice(per=PricedBy.POD))}
+    result = run_round(known, policies)
     check_devices(known, result)
     with patch("flowcore.planning.round.round.with_columns", lambda each, *_: WithColumns(each, each)):
-        exact = run_round(known)
+        exact = run_round(known, policies)
     assert len(result.placements) >= len(exact.placements)
     for each in result.unplaced:
         # A device on which its selector errs may be in use by now, and is not asked about any more.
