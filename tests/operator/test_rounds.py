@@ -542,6 +542,23 @@ def test_labels_that_a_binding_adds_ask_for_no_round(*, added: tuple[tuple[str, 
     assert (state.rounds_requested > before) is asks
 
 
+def test_other_labels_of_a_running_pod_ask_for_a_round() -> None:
+    """A pod that waits may have kept away from it. What a kubelet reports of it asks for none."""
+    state = DrivenLedger()
+    state.set_namespace("ns", ())
+    state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    fields: dict[str, Any] = {"pod_class": CLASS, "scheduler_name": "thalweg"}
+    running = Pod("ns", "web", "v", node_name="n", labels=(("app", "a"),), **fields)
+    state.upsert_pod(running)
+    term = AffinityTerm("kubernetes.io/hostname", LabelSelector((Requirement("app", "In", ("a",)),)), ("ns",))
+    state.upsert_pod(Pod("ns", "p", "u", constraints=InterPodConstraints(anti_affinity=(term,)), **fields))
+    before = state.rounds_requested
+    state.upsert_pod(msgspec.structs.replace(running, started=5.0))
+    assert state.rounds_requested == before
+    state.upsert_pod(msgspec.structs.replace(running, labels=(("app", "b"),)))
+    assert state.rounds_requested > before
+
+
 @pytest.mark.parametrize("kind", ["affinity", "spread"])
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_pod_that_waits_for_a_zone_label_gets_its_round(*, kind: str, waits: bool) -> None:

@@ -121,7 +121,7 @@ def _note_help(ledger: Ledger, change: PodChange, *, rules_met: bool = False) ->
         ledger.helped.free(left[1])
         ledger.round_wanted |= rules is not None and bool(rules.anti_affinity)
     elif left is not None and came is not None and left[0].labels != came[0].labels:
-        ledger.helped.free(left[1], asks=False)
+        ledger.helped.free(left[1])
     ledger.helped.rules_met |= rules_met
 
 
