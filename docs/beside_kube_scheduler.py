@@ -50,8 +50,9 @@ PLUGINS: Final[Mapping[str, Row]] = {
     ),
     "PrioritySort": Row(
         DIFFERS,
-        "A higher priority goes first. Among equal ones a round places what costs least in all.",
-        "spec.unscheduled",
+        "A higher priority goes first. Among equal ones the size of pods times how long they have waited decides: they "
+        "go nearly in the order in which they came, and of those that came together those that fill the room.",
+        "spec.unscheduled.per",
     ),
     "NodeUnschedulable": Row(SAME, _FILTER),
     "NodeName": Row(SAME, _FILTER),
