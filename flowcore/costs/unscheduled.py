@@ -6,7 +6,7 @@ By size, as is the default, with ``share`` of a mean node, of the resource of wh
 
 So two pods are as dear to leave as one of the same age that asks for as much as both, and what has waited for
 ``base / (100 * perWaitingSecond)`` seconds, 200 by default, is as dear as what is new and twice as large
-(docs/decisions/0135). By pod, with ``size`` in tenths of a mean node, at least 1::
+(docs/decisions/0136). By pod, with ``size`` in tenths of a mean node, at least 1::
 
     base + perPriority * priority + perWaitingSecond * seconds * size
 
