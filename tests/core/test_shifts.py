@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,9 @@ from support.safety import check_plan
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.shifts import shifted
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
@@ -27,8 +30,8 @@ from flowcore.planning.round import Round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
-def _problem(cluster: Snapshot) -> Problem:
-    return apply_all((CompileConstraints(),), Problem(cluster, DEFAULT_POLICIES, MODELS))
+def _problem(cluster: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> Problem:
+    return apply_all((CompileConstraints(),), Problem(cluster, policies, MODELS))
 
 
 def _name(problem: Problem, index: int) -> str:
@@ -63,8 +66,10 @@ def test_a_small_pod_goes_to_a_small_gap() -> None:
 
 
 def test_a_large_pod_gives_way_to_several() -> None:
-    """One pod waits in place of four: that costs less, whatever the node."""
-    problem = _problem(snapshot([node("n", 4000)], [pod("big", 4000), *(pod(f"tiny-{at}", 1000) for at in range(4))]))
+    """One pod waits in place of four: where pods count, that costs less, whatever the node."""
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, unscheduled=UnscheduledPrice(per=PricedBy.POD))}
+    pods = [pod("big", 4000), *(pod(f"tiny-{at}", 1000) for at in range(4))]
+    problem = _problem(snapshot([node("n", 4000)], pods), policies)
     better = shifted(problem, _placed(problem, ("big", "n")))
     assert better is not None
     assert _where(problem, better) == {("tiny-0", "n"): 4}
