@@ -97,7 +97,7 @@ def test_room_that_was_kept_for_a_gang_that_is_placed() -> None:
     """Another order finds room for all of it: nothing is kept for it then."""
     overdue = members("U", 2, created=1.0)
     others = [pod(f"s{i}", 1000, created=999.0) for i in range(2)]
-    pending = [*overdue, pod("big", 3000, created=300.0), *others]
+    pending = [*overdue, pod("big", 3000, created=900.0), *others]
     result = plan_and_check(with_gangs(snapshot([node("a", 4000)], pending, now=1000.0), Gang("U", 2)))
     assert set(placed(result)) == {"U-0", "U-1", "s0", "s1"}
     assert "kept" not in result.unplaced[0].reason

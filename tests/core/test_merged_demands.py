@@ -13,7 +13,8 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import FixedPart
 from flowcore.planning.methods.merged_demands import merged
@@ -113,7 +114,8 @@ def test_gangs_may_have_merged_demands(cluster: Snapshot, most: int) -> None:
 
 def test_hundreds_of_classes_have_a_bound_and_shares() -> None:
     """310 classes are planned as 290 are: most of the cost is proved, and as large a part of the pods is placed."""
-    few, many = (run_round(_many_sizes(count), steps=4) for count in (290, 310))
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, unscheduled=UnscheduledPrice(per=PricedBy.POD))}
+    few, many = (run_round(_many_sizes(count), policies, steps=4) for count in (290, 310))
     assert few.gap < 0.1
     assert many.gap < 0.1
     assert len(many.placements) / 310 > len(few.placements) / 290 - 0.02
