@@ -187,8 +187,24 @@ async def test_namespaces_take_turns_where_reasons_change(case: tuple[Case, Cond
             changed = pod(f"p{number}", namespace=name)
             told._written[changed.key] = module._Written(changed.uid, "before", 0.0, event_only=False)
             told.put(WriteCondition(changed, "no room", "Unschedulable", after=0.0))
-    assert [key.partition("/")[0] for key in told._take_due(6)] == ["many", "few", "many", "few", "many", "many"]
+    assert [key.partition("/")[0] for key, _ in told._take_due(6)] == ["many", "few", "many", "few", "many", "many"]
     assert told._take_due(0) == []
+
+
+@pytest.mark.parametrize("told_before", [False, True])
+async def test_due_twice_at_once(case: tuple[Case, ConditionWriter], told_before: bool) -> None:  # noqa: FBT001
+    """A reason to be told a moment later, and one at once; and a new pod of the same name: each is told once."""
+    made, told = case
+    for each in (pod(), pod(uid="new")):
+        if told_before:
+            told._written["ns/p"] = module._Written("new", "before", 0.0, event_only=False)
+        made.state.upsert_pod(each)
+        told.put(WriteCondition(each, "no room yet", "Unschedulable"))
+        told.put(WriteCondition(each, "no room", "Unschedulable", after=0.0))
+    made.now = TOLD_AFTER
+    await made.written(1)
+    await until(lambda: not told._sending, 10, lambda: "the answer")
+    assert [condition["message"] for _, condition in made.patches] == ["no room"]
 
 
 async def test_pods_that_cannot_be_told_hold_up_no_others(case: tuple[Case, ConditionWriter]) -> None:

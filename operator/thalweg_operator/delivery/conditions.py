@@ -147,8 +147,7 @@ class ConditionWriter:
         while True:
             await asyncio.sleep(_LOOK_EVERY)
             rewrites = min(rewrites, 1.0) + self._per_second * _LOOK_EVERY
-            for key in self._take_due(int(rewrites)):
-                wanted = self._wanted.pop(key)
+            for key, wanted in self._take_due(int(rewrites)):
                 pod = self._shell.pod_to_tell(key, wanted.uid)
                 if pod is None or _is_told(pod, wanted):
                     continue
@@ -156,10 +155,11 @@ class ConditionWriter:
                 self._sending[key] = wanted
                 self._queue.put(key, pod.namespace)
 
-    def _take_due(self, most_again: int) -> list[str]:
-        """Keys of pods to tell now: those never told before, as many as may stand in line, and some of the others.
+    def _take_due(self, most_again: int) -> list[tuple[str, _Wanted]]:
+        """What to tell now, by key: pods never told before, as many as may stand in line, and some of the others.
 
-        It costs as much as there is to tell, however many wait to be told.
+        It costs as much as there is to tell, however many wait to be told. It is wanted no more: a pod that a newer
+        reason brought forward is due twice.
 
         Args:
             most_again: of the others at most.
@@ -171,18 +171,18 @@ class ConditionWriter:
             due = self._again if key in self._written else self._first
             due.setdefault(key.partition("/")[0], deque()).append(key)
         in_line = Counter(key.partition("/")[0] for key in self._sending if key not in self._written)
-        keys = list[str]()
+        taken = list[tuple[str, _Wanted]]()
         for namespace in list(self._first):
-            keys += self._take_of(self._first, namespace, _IN_LINE - in_line[namespace], now)
-        most = len(keys) + most_again
-        while self._again and len(keys) < most:
+            taken += self._take_of(self._first, namespace, _IN_LINE - in_line[namespace], now)
+        most = len(taken) + most_again
+        while self._again and len(taken) < most:
             namespace = next(iter(self._again))
             self._again.move_to_end(namespace)  # namespaces take turns
-            keys += self._take_of(self._again, namespace, 1, now)
-        return keys
+            taken += self._take_of(self._again, namespace, 1, now)
+        return taken
 
-    def _take_of(self, due: dict[str, deque[str]], namespace: str, most: int, now: float) -> list[str]:
-        keys, taken = due[namespace], list[str]()
+    def _take_of(self, due: dict[str, deque[str]], namespace: str, most: int, now: float) -> list[tuple[str, _Wanted]]:
+        keys, taken = due[namespace], list[tuple[str, _Wanted]]()
         while keys and len(taken) < most:
             key = keys.popleft()
             wanted = self._wanted.get(key)
@@ -192,7 +192,7 @@ class ConditionWriter:
                 # It is looked at again once the one before is answered.
                 heappush(self._by_time, (now, next(self._numbers), key))
             else:
-                taken.append(key)
+                taken.append((key, self._wanted.pop(key)))
         if not keys:
             del due[namespace]
         return taken
