@@ -14,14 +14,16 @@ from support.profiles import examples
 from support.safety import plan_and_check, recount_pods
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.costs import preferences
+from flowcore.costs import MODELS, preferences
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round.portfolio import Portfolio
 
 ZONES = ("a", "b", "c")
 
@@ -105,6 +107,19 @@ def test_a_full_zone_does_not_hold_back_the_others() -> None:
     """What it prefers gives way: all are placed."""
     even = kind("web", soft_spread=(SpreadConstraint("zone", 1, selects("web")),))
     assert per("zone", cluster(pods(9, even), cpu=200)) == {"a": 2, "b": 3, "c": 4}
+
+
+def test_a_bound_holds_where_room_is_short() -> None:
+    """Five pods make a crowded node more crowded: beside it the others cost less than as the round begins."""
+    even = kind("web", soft_spread=(SpreadConstraint("host", 1, selects("web")),))
+    running, room = [1] * 10 + [5, 0], [1] * 10 + [5, 0]
+    nodes = [node(f"n{at}", 100 * most, labels=(("host", f"n{at}"),)) for at, most in enumerate(room)]
+    index = PodIndex.of((f"n{at}", even) for at, count in enumerate(running) for _ in range(count))
+    short = snapshot(nodes, pods(20, even), pod_index=index)
+    portfolio = Portfolio(Problem(short, {BUILT_IN.name: BUILT_IN}, MODELS))
+    for _ in portfolio.run():
+        pass
+    assert 0 < portfolio.bound < portfolio.best.cost
 
 
 def test_preferred_anti_affinity_within_a_batch() -> None:

@@ -1,7 +1,8 @@
 """A problem without what pods of the round cost beside each other: flows and linear programs then take all its pods.
 
 No penalty is below zero, so no plan costs more there than in the problem itself, and its lower bounds hold for both.
-Where room is short, other preferences are taken out too: what they prefer must not decide whether pods get a node.
+Where room is short, other preferences are taken out too: what they prefer must not decide whether pods get a node. Pods
+of the round may make a node cheaper for others by these, so then its lower bounds hold for that problem alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class WithoutPenalties:
 
     Attributes:
         problem: the problem without them.
+        keeps_bounds: whether no plan costs more there than in the problem with them.
     """
 
     def __init__(self, problem: Problem, *, comparisons: bool = False) -> None:
@@ -31,6 +33,7 @@ class WithoutPenalties:
             comparisons: whether to take all preferences among pods of the round out too.
         """
         self._problem = problem
+        self.keeps_bounds = not (comparisons and any(map(self.any_compared, problem.demands)))
         read = {counter for demand in problem.demands for counter in _read(demand.constraints, comparisons=comparisons)}
 
         def without(constraints: TopologyConstraints) -> TopologyConstraints:

@@ -292,7 +292,10 @@ class Portfolio:
         if self._relaxed is None:
             return
         penalties, relaxed = self._relaxed
-        self.bound = max(self.bound, relaxed.bound)
+        if penalties.keeps_bounds:
+            self.bound = max(self.bound, relaxed.bound)
+        elif not self.relaxed and relaxed.relaxed:
+            self._bound_by(relaxed.relaxed[0])
         self.relaxed = self.relaxed or relaxed.relaxed
         conclusion = relaxed.conclude()
         if conclusion is not self._compared:
@@ -304,15 +307,19 @@ class Portfolio:
         if self._has_relaxed:
             return  # what has failed would fail again
         self._has_relaxed = True
-        matrix = self._problem.cost_matrix
-        self._relaxation = relaxed = relax(matrix)
+        self._relaxation = relaxed = relax(self._problem.cost_matrix)
         if relaxed is not None:
             self.relaxed.append(relaxed)
-            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
-            self.bound = max(self.bound, bound)
-            if shared_limits(matrix.demands):
-                # The round in fractions does not know these: then room may have no price at all.
-                self.bound = max(self.bound, lower_bound(matrix, loads=relaxed.loads))
+            self._bound_by(relaxed)
+
+    def _bound_by(self, relaxed: RelaxedSolution) -> None:
+        """What no plan costs less than, by the prices of a round in fractions."""
+        matrix = self._problem.cost_matrix
+        bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+        self.bound = max(self.bound, bound)
+        if shared_limits(matrix.demands):
+            # The round in fractions does not know these: then room may have no price at all.
+            self.bound = max(self.bound, lower_bound(matrix, loads=relaxed.loads))
 
     @property
     def _is_close(self) -> bool:
