@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
@@ -44,12 +44,13 @@ class FreedClaims:
 
 
 def claims_to_free(
-    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, among: Bools, runner: FilterRunner = run_filter
 ) -> FreedClaims | None:
-    """What is to be freed for a pod that no node takes; None: nothing, or it would not help.
+    """What is to be freed for a pod that no node takes; None: nothing, it would not help, or a node takes the pod.
 
     Args:
         snapshot: after the plan.
+        among: bool[N], nodes that the pod may have: of the domain of its gang.
         runner: who asks the filters.
     """
     pod, objects = pod_class.devices, snapshot.devices
@@ -69,8 +70,11 @@ def claims_to_free(
         return None
     bare = msgspec.structs.replace(pod_class, devices=None)
     takes = run_filters(bare, snapshot, signature, runner).fits
-    if takes.any():
-        takes = takes & ~dynamic_resources.nodes_without_devices(freed, snapshot)
+    if not (takes & among).any() or (run_filters(pod_class, snapshot, signature, runner).fits & among).any():
+        return None
+    if (takes & dynamic_resources.nodes_with_errors(freed, snapshot)).any():
+        return None  # the next attempt would end there
+    takes = takes & among & ~dynamic_resources.nodes_without_devices(freed, snapshot)
     for row in np.nonzero(takes)[0][:1].tolist():
         node = snapshot.table.nodes[row]
         needed = [

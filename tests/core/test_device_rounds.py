@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from support.model import node, snapshot
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -287,3 +289,41 @@ def test_a_claim_that_a_pod_of_the_plan_uses_keeps_its_devices() -> None:
     result = run_round(replace(known, devices=devices_of([slice_of("a", 1), slice_of("b", 1)], [held])))
     assert list(placed(result).values()) == ["a"]
     assert [each.frees for each in result.unplaced] == [()]
+
+
+def in_gang(known: Snapshot, gang: Gang) -> Snapshot:
+    pending = tuple(msgspec.structs.replace(each, gangs=(gang.name,)) for each in known.pending)
+    return replace(known, pending=pending, gangs={gang.name: gang})
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_claim_of_a_pod_that_waits_for_its_gang_keeps_its_devices(size: int) -> None:
+    """A node takes the pod as the claim is, though another one that would take it comes first."""
+    held = allocated(claim("shared"), "b", "gpu-0")
+    known = cluster([node("a"), node("b")], [slice_of("a", 1), slice_of("b", 1)], [held], [naming("p", "shared")])
+    result = run_round(in_gang(known, Gang("g", size)))
+    assert placed(result) == ({"p": "b"} if size == 1 else {})
+    assert all(each.frees == () for each in result.unplaced)
+
+
+@pytest.mark.parametrize("domain", ["1", "2"])
+def test_a_claim_is_freed_for_a_node_of_the_gang_s_domain_only(domain: str) -> None:
+    """The claim has a device of a cordoned node of zone 1; zone 2 has the free one."""
+    nodes = [node("a", unschedulable=True, labels=(("zone", "1"),)), node("b", labels=(("zone", "2"),))]
+    held = allocated(claim("shared"), "a", "gpu-0")
+    known = cluster(nodes, [slice_of("a", 1), slice_of("b", 1)], [held], [naming("p", "shared")])
+    (left,) = run_round(in_gang(known, Gang("g", 1, topology_key="zone", domain=domain))).unplaced
+    assert left.frees == ((("default", "shared"),) if domain == "2" else ())
+
+
+@pytest.mark.parametrize("errs", [False, True])
+def test_a_claim_whose_selector_would_err_on_a_node_keeps_its_devices(errs: bool) -> None:  # noqa: FBT001
+    """Without them the next attempt would end there, though another node would take the pod."""
+    slices = [slice_of(name, 1) for name in "abc"]
+    for each in slices:
+        has = not errs or each["metadata"]["name"] != "c"
+        each["spec"]["devices"][0]["attributes"] = {"exists": {"bool": True}} if has else {}
+    asked = claim("shared", selectors=cel("device.attributes['gpu.example.com'].exists"))
+    nodes = [node("a", unschedulable=True), node("b"), node("c")]
+    (left,) = run_round(cluster(nodes, slices, [allocated(asked, "a", "gpu-0")], [naming("p", "shared")])).unplaced
+    assert left.frees == (() if errs else (("default", "shared"),))

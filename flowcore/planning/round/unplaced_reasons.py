@@ -28,7 +28,7 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.idle_claims import claims_to_free
 from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
-from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole
+from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole, nodes_of_domain
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
@@ -58,7 +58,7 @@ class UnplacedReasons:
         for place in places:
             group = int(group_of[place])
             if group >= 0 and self._is_because_of_group(number, group):
-                yield place, self._with_freed_claims(number, self._group_reason(group))
+                yield place, self._group_reason(group)
             elif (waits := self._cheaper_to_wait.of_pod(number, place)) is not None:
                 yield place, waits
             else:
@@ -74,10 +74,15 @@ class UnplacedReasons:
 
     def _with_freed_claims(self, number: int, reason: Reason) -> Reason:
         """The reason of a pod, and which claims are freed for it: each pod with claims is a demand of its own."""
-        group = self._problem.demands[number].group
+        problem, group = self._problem, self._problem.demands[number].group
         if group.pod_class.devices is None:
             return reason
-        freed = claims_to_free(group.pod_class, group.signature, self._after_with_held, self._problem.cache.run_filter)
+        among = np.ones(len(problem.snapshot.table.nodes), dtype=np.bool_)
+        for gang in (problem.snapshot.gangs[name] for name in group.pods[0].gangs if name in problem.snapshot.gangs):
+            if gang.topology_key and gang.domain:
+                among &= nodes_of_domain(gang, problem.snapshot.table)
+        run_filter = problem.cache.run_filter
+        freed = claims_to_free(group.pod_class, group.signature, self._after_with_held, among, run_filter)
         if freed is None:
             return reason
         return reason._replace(text=f"{reason.text} {freed.sentence}", more_nodes_help=False, frees=freed.claims)

@@ -40,6 +40,7 @@ __all__ = [
     "column_rejections",
     "column_requests",
     "errors",
+    "nodes_with_errors",
     "nodes_without_devices",
     "prefilter_rejections",
     "reads",
@@ -94,6 +95,14 @@ def nodes_without_devices(claims: Sequence[ResourceClaim], snapshot: Snapshot) -
     if not claims:
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     return DeviceIndex.of(snapshot.devices).without_devices(claims, snapshot.table, snapshot.takers)
+
+
+def nodes_with_errors(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes on which something is found to be wrong with claims that some pod might have."""
+    erring = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    for _, nodes in DeviceIndex.of(snapshot.devices).errors(claims, snapshot.table, snapshot.takers) if claims else ():
+        erring |= nodes
+    return erring
 
 
 def alternatives_scores(pod_class: PodClass, snapshot: Snapshot) -> Int64s | None:
