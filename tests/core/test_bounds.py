@@ -57,6 +57,7 @@ def _asking(name: str, cpu: int, memory: int, bandwidth: int) -> PendingPod:
 @settings(max_examples=examples(60), deadline=None)
 @given(_small_nodes, _small_pods, _policies)
 @example([4000, 4000], [(500, 2**30)] * 4, BUILT_IN)
+@example([64000, 64000], [(40000, 2**28), (100, 10 * 2**30)], BUILT_IN)
 def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], policy: Policy) -> None:
     """Against all plans of small clusters, priced one by one."""
     cluster = snapshot(

@@ -37,21 +37,36 @@ _FLOAT_ERROR, _EXACT = 1e-12, 1e9
 def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = ()) -> int:
     """A cost that no plan goes below: each pod pays as if it were alone in the round, or its price.
 
-    Potentials are convex, so pods that share a node pay no less together; but for rounding, at most 1 a pod of them.
+    Potentials are convex, so pods of one size that share a node pay no less together; but for rounding, at most 1 a pod
+    of them. Pods of several sizes may: where one of them fills cpu, memory costs the others less. What these pay at
+    least are the slopes of the potential as the round begins.
 
     Args:
         atomic_groups: see ``lower_bound``.
     """
-    total = pods = 0
+    demands, snapshot = cost_matrix.demands, cost_matrix.capacity.snapshot
+    increases: dict[int, Int64s] = {}
+    rounding = 0
+    for potential, alike in _alike(demands).items():
+        if is_one_size(alike):
+            increases.update((id(demand), demand.first_increase) for demand in alike)
+            pods = sum(demand.count for demand in alike)
+            rounding += pods if pods > 1 else 0
+        else:
+            tangents = Tangents.of(cost_matrix, potential, alike, None, None)
+            increases.update(
+                (id(demand), np.floor(tangents.paid_by(demand) * (1 - _FLOAT_ERROR)).astype(np.int64))
+                for demand in alike
+            )
+    total = 0
     paid: list[int] = []
-    for demand in cost_matrix.demands:
-        first_cost = least_arc(demand, cost_matrix.capacity.snapshot) + demand.first_increase
+    for demand in demands:
+        first_cost = least_arc(demand, snapshot) + increases[id(demand)]
         cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
         paid.append(cheapest)
         total += int(np.minimum(demand.prices, cheapest).sum())
-        pods += demand.count
-    total += sum(_atomic_group_surcharge(unit, cost_matrix.demands, paid, 1) for unit in atomic_groups)
-    return max(0, total - (pods if pods > 1 else 0))
+    total += sum(_atomic_group_surcharge(unit, demands, paid, 1) for unit in atomic_groups)
+    return max(0, total - rounding)
 
 
 def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | None:
