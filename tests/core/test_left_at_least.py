@@ -456,3 +456,16 @@ def test_no_amount_that_a_pod_may_ask_for_ends_a_round() -> None:
         assert least is not None
         assert least.pods <= len(result.unplaced) == 1
         assert least.amount <= least.asked == 2**63 - 1
+
+
+@pytest.mark.parametrize("asked", [{"cpu": 2**63 - 1}, {"gpu": 2**63 - 1}, {"memory": 2**62}, {"cpu": 10**9}])
+def test_nor_where_its_size_counts_beside_that_of_others(asked: dict[str, int]) -> None:
+    """Others wait beside it, of which a plan might leave fewer. Sizes are in digits that people read."""
+    sizes = (3000, 3000, 3000, 1500, 1500, 1500)
+    pending = [pod("huge", **asked), *(pod(f"p{number}", cpu) for number, cpu in enumerate(sizes))]
+    result = run_round(snapshot([node("n0", 4000, gpu=1), node("n1", 4000)], pending))
+    least = result.left_at_least
+    assert least is not None
+    assert least.pods < least.waiting
+    assert 1.0 < least.least_size <= least.size
+    assert "e+" not in least.sentence

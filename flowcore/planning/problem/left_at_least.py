@@ -87,7 +87,7 @@ def counted_nodes(size: float, *, up: bool = False) -> str:
         up: rounded up; else down.
     """
     tenths = -(-round(size * 1000) // 100) if up else round(size * 1000) // 100
-    return "1 node" if tenths == 10 else f"{tenths / 10:,g} nodes"
+    return "1 node" if tenths == 10 else f"{f'{tenths / 10:,.1f}'.removesuffix('.0')} nodes"
 
 
 def counted_amount(resource: str, amount: float) -> str:

@@ -41,8 +41,8 @@ _MOST_MOVED = 200
 _MOST_LEVELS = 10
 #: No pod has a lower priority.
 _LOWEST_PRIORITY = -(2**31)
-#: Sizes are whole numbers of parts of a mean node.
-_PARTS = 100_000
+#: Sizes are whole numbers of parts of a mean node. No pod counts as larger than this: some ask for any amount.
+_PARTS, _LARGEST_SIZE = 100_000, 2**50
 #: Sums of what pods count for stay below this.
 _LARGEST_SUM = 2**60
 
@@ -95,7 +95,7 @@ class _Sizes:
 
     def of_requests(self, requests: Int64s) -> int:
         """Of int64[R]."""
-        return int((requests * self._parts).max())
+        return int(min((requests * self._parts).max(), _LARGEST_SIZE))
 
     def of_pod(self, pod_class: PodClass) -> int:
         """Of a pod."""

@@ -54,10 +54,9 @@ def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = 
             rounding += pods if pods > 1 else 0
         else:
             tangents = Tangents.of(cost_matrix, potential, alike, None, None)
-            increases.update(
-                (id(demand), np.floor(tangents.paid_by(demand) * (1 - _FLOAT_ERROR)).astype(np.int64))
-                for demand in alike
-            )
+            for demand in alike:
+                paid_at_least = np.minimum(tangents.paid_by(demand) * (1 - _FLOAT_ERROR), 2.0**_BITS)
+                increases[id(demand)] = np.floor(paid_at_least).astype(np.int64)
     total = 0
     paid: list[int] = []
     for demand in demands:
