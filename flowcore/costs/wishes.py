@@ -5,39 +5,42 @@ others (schedule_one.go, evaluateNominatedNode). So each other node costs the po
 cost. kube-scheduler also keeps the room from pods of the same or a lower priority
 (RunFilterPluginsWithNominatedPods): here such a pod comes before these (problem/levels.py).
 
-A wish that no plan can meet as the round begins counts for nothing: its pod is like all others of its kind.
+A wish that no plan can meet as the round begins counts for nothing: its pod is like all others of its kind. So do
+those for a node beyond what it has room for: nobody comes before others everywhere by a nomination for a full node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import PODS
 
 
-def without_idle_wishes(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
-    """Replacements of classes, also without wishes for nodes that do not exist or have no room.
+def idle_wishes(snapshot: Snapshot) -> frozenset[str]:
+    """Keys of pods that wish for a node that does not exist or has no room for them.
 
-    Args:
-        classes: what is replaced already.
+    Nodes have their room once: pods of the highest priority count first, and of these the one that waited longest.
     """
-    asking = {pod.pod_class for pod in snapshot.pending if pod.pod_class.wish}
-    if not asking:
-        return classes
-    replaced, pods = dict(classes), snapshot.resources.index(PODS)
-    for pod_class in asking:
-        row = snapshot.table.index.get(pod_class.wish)
-        if row is not None:
-            requests, free = snapshot.vector(pod_class.requests), snapshot.free[row]
-            if free[pods] > 0 and not (requests > np.maximum(free, 0)).any():
-                continue
-        replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), wish="")
-    return replaced
+    asking = [pod for pod in snapshot.pending if pod.pod_class.wish]
+    idle, left, pods = set[str](), dict[str, Int64s](), snapshot.resources.index(PODS)
+    for pod in sorted(asking, key=lambda each: (-each.pod_class.priority, each.waiting_since, each.key)):
+        node = pod.pod_class.wish
+        row = snapshot.table.index.get(node)
+        if row is None:
+            idle.add(pod.key)
+            continue
+        room = left.get(node)
+        if room is None:
+            room = np.maximum(snapshot.free[row], 0)
+        requests = snapshot.vector(pod.pod_class.requests)
+        if room[pods] > 0 and not (requests > room).any():
+            left[node] = room - requests
+            left[node][pods] = room[pods] - 1
+        else:
+            idle.add(pod.key)
+    return frozenset(idle)
 
 
 def wish_nodes(pod_class: PodClass, table: NodeTable) -> Bools:

@@ -90,6 +90,20 @@ def test_two_that_wish_for_one_node() -> None:
     assert sorted(planned(nodes, with_wish("p", "b", 3000), with_wish("q", "b", 3000)).values()) == ["a", "b"]
 
 
+def test_more_than_a_node_has_room_for() -> None:
+    """As many as it has room for, the oldest first, wish for it. The others pass nobody on other nodes."""
+    many = [with_wish(f"p{number}", "b", 2000, created=900.0 + number) for number in range(4)]
+    older = [pod(f"o{number}", 2000, created=100.0) for number in range(3)]
+    assert planned([node("a"), node("b")], *many, *older) == {
+        "p0": "b",
+        "p1": "b",
+        **{each.uid: "a" for each in older[:2]},
+    }
+    urgent = with_wish("u", "b", 2000, priority=5, created=950.0)
+    at_b = planned([node("a"), node("b")], *many, *older, urgent)
+    assert sorted(name for name, at in at_b.items() if at == "b") == ["p0", "u"]
+
+
 def test_a_pod_that_may_wait_for_a_cheaper_node_does_not_wait_for_a_wish_in_vain() -> None:
     """A node without room makes no other one dearer."""
     policy = Policy(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
@@ -55,6 +57,7 @@ def group(
     classes: Mapping[PodClass, PodClass] = _NO_CLASSES,
     gangs: Mapping[str, Gang] = _NO_GANGS,
     apart: Collection[PodClass] = (),
+    without_wish: Collection[str] = (),
 ) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
@@ -67,6 +70,7 @@ def group(
             are chosen for them alone.
         apart: classes, before they are replaced, of which one pod decides on what nodes the others do: each of their
             pods is a group of its own.
+        without_wish: keys of pods whose wish (``PodClass.wish``) counts for nothing.
     """
     one_domain = {name for name, gang in gangs.items() if gang.has_topology}
     readers = _LabelReaders(pending, pod_index)
@@ -93,6 +97,8 @@ def group(
             else ""
         )
         pod_class = classes.get(pod.pod_class, pod.pod_class)
+        if pod_class.wish and pod.key in without_wish:
+            pod_class = msgspec.structs.replace(pod_class, wish="")
         own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
         groups.setdefault(
             (

@@ -18,7 +18,7 @@ from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.shares.shares import urgencies
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
-from flowcore.costs.wishes import wish_nodes, without_idle_wishes
+from flowcore.costs.wishes import idle_wishes, wish_nodes
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
@@ -228,13 +228,13 @@ def demands_of(
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
-    classes = without_idle_wishes(_with_contention(classes, snapshot), snapshot)
+    classes = _with_contention(classes, snapshot)
     apart = {
         pod_class
         for pod_class, replacement in classes.items()
         if replacement.contends_for_volumes and decides_for_others(pod_class.volumes, snapshot.storage)
     }
-    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart)
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart, idle_wishes(snapshot))
     sizes = [
         counted_amounts(group.pod_class, group.foreseen, policies[group.policy].cost.utilisation) for group in groups
     ]
