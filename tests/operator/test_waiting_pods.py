@@ -431,3 +431,37 @@ def test_while_the_api_server_takes_no_writes_few_are_tried() -> None:
 
     for problem in (ConnectionLost("refused"), Refused(503, "no")):
         virtual_time.run(main(problem))
+
+
+@pytest.mark.parametrize("latency", [0.0, 5.0])
+def test_a_reason_that_holds_again_before_the_watch_shows_the_other_one(latency: float) -> None:
+    """It is written again: a round tells a pod that nothing helps no second time."""
+
+    class Api:
+        def __init__(self) -> None:
+            self.written: list[str] = []
+
+        async def request(self, *_arguments: Any, body: bytes, **_options: Any) -> bytes:
+            await asyncio.sleep(latency)
+            self.written.append(msgspec.json.decode(body)["status"]["conditions"][0]["message"])
+            return b"{}"
+
+    async def main() -> None:
+        made, api = Case(), Api()
+        made.state = DrivenLedger(asyncio.get_running_loop().time)
+        connection: Any = api
+        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
+        told = ConditionWriter(connection, made.state.shell, made.metrics, events, 100.0)
+        task = asyncio.create_task(told.run())
+        shows = pod(unschedulable_message="first", unschedulable_reason="Unschedulable")
+        made.state.upsert_pod(shows)
+        for reason in ("second", "first"):
+            told.put(WriteCondition(shows, reason, "Unschedulable", after=0.0))
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(latency)
+        made.state.upsert_pod(msgspec.structs.replace(shows, unschedulable_message="second"))
+        await asyncio.sleep(60)
+        assert api.written == ["second", "first"]
+        task.cancel()
+
+    virtual_time.run(main())

@@ -129,7 +129,7 @@ class ConditionWriter:
             if due < wanted.due:
                 heappush(self._by_time, (due, next(self._numbers), pod.key))
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, min(due, wanted.due), steered)
-        elif not _is_told(pod, effect) and (
+        elif not self._is_told(pod, effect) and (
             written is None or written.reason != reason or not (steered or written.event_only)
         ):
             self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, due, steered)
@@ -149,11 +149,17 @@ class ConditionWriter:
             rewrites = min(rewrites, 1.0) + self._per_second * _LOOK_EVERY
             for key, wanted in self._take_due(int(rewrites)):
                 pod = self._shell.pod_to_tell(key, wanted.uid)
-                if pod is None or _is_told(pod, wanted):
+                if pod is None or self._is_told(pod, wanted):
                     continue
                 rewrites -= key in self._written
                 self._sending[key] = wanted
                 self._queue.put(key, pod.namespace)
+
+    def _is_told(self, pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
+        """Whether the pod's condition says it, unless the watch may not show yet what else was written since."""
+        latest = self._sending.get(pod.key) or self._written.get(pod.key)
+        is_overwritten = latest is not None and latest.uid == pod.uid and latest.reason != wanted.reason
+        return not is_overwritten and _says(pod, wanted)
 
     def _take_due(self, most_again: int) -> list[tuple[str, _Wanted]]:
         """What to tell now, by key: pods never told before, as many as may stand in line, and some of the others.
@@ -264,7 +270,7 @@ class ConditionWriter:
         await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
 
 
-def _is_told(pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
+def _says(pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
     """Whether the pod's condition says it already. The reason of a pod that kube-scheduler holds is not ours."""
     if pod.unschedulable_message != wanted.reason:
         return False
