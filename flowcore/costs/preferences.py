@@ -165,10 +165,13 @@ def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
     score, judged = spread.score, allowed & ~spread.unlabelled
     if not judged.any():
         return np.zeros(len(score), dtype=np.int64)
-    least, most = int(score[judged].min()), int(score[judged].max())
+    of_judged = score[judged]
+    least, most = int(of_judged.min()), int(of_judged.max())
     if most <= 0:
         return np.where(spread.unlabelled, OMEGA, 0)
-    share: Int64s = np.minimum(np.maximum(OMEGA * (score - least) // most, 0), OMEGA)
+    share: Int64s = OMEGA * (score - least) // most
+    if len(of_judged) < len(score):
+        share = np.minimum(np.maximum(share, 0), OMEGA)
     share[spread.unlabelled] = OMEGA
     return share
 

@@ -44,16 +44,17 @@ class SpreadNodes:
             counts: of all pods of the round so far.
         """
         self.nodes = nodes
-        #: Where a pod that comes counts: int64[K], the domain of each node, -1 where it does not count.
-        self._domains: list[tuple[float, Int64s]] = []
-        self._are_single_nodes: list[bool] = []
+        #: Where a pod that comes counts: int64[K], the domain of each node, -1 where it does not count; and whether no
+        #: two nodes share one.
+        self._domains: list[tuple[float, Int64s, bool]] = []
         raw = spread.raw[nodes]
         for weight, counter in zip(spread.weights, counters, strict=True):
             codes = counter.domains.codes[nodes]
             raw += weight * (counts.of(counter)[codes] - counter.initial[codes])
             if counter in raised:
-                self._domains.append((weight, np.where(counter.counted_nodes[nodes], codes, -1)))
-                self._are_single_nodes.append(counter.domains.are_single_nodes)
+                counted = np.where(counter.counted_nodes[nodes], codes, -1)
+                single = counter.domains.are_single_nodes and bool(counter.domains.labelled[nodes].all())
+                self._domains.append((weight, counted, single))
         self._everywhere = np.ones(len(nodes), dtype=np.bool_)
         self._spread = SpreadScore(raw, spread.unlabelled[nodes], spread.weights)
 
@@ -63,17 +64,14 @@ class SpreadNodes:
 
     def come(self, place: int, pods: int = 1) -> None:
         """Pods of the class come to a node; below zero: they go."""
-        for weight, domains in self._domains:
+        for weight, domains, single in self._domains:
             if domains[place] >= 0:
-                self._spread.raw[domains == domains[place]] += pods * weight
+                self._spread.raw[place if single else domains == domains[place]] += pods * weight
 
     def alike(self, places: Int64s) -> Int64s:
         """int64[len(places)]: equal numbers for nodes that cost the same, as do others if a pod leaves one of them."""
         # It does not matter which node of its zone a node is, only whether a pod counts there.
-        shared = [
-            np.minimum(domains[places], 0) if single else domains[places]
-            for (_, domains), single in zip(self._domains, self._are_single_nodes, strict=True)
-        ]
+        shared = [np.minimum(domains[places], 0) if single else domains[places] for _, domains, single in self._domains]
         crowding = np.round(self._spread.raw[places] * 1024).astype(np.int64)  # sums differ by their order
         rows = zip(*(each.tolist() for each in (*shared, crowding, self._spread.unlabelled[places])), strict=True)
         numbers: dict[tuple[int, ...], int] = {}

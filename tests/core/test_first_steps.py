@@ -11,11 +11,15 @@ from support.model import node, pod, snapshot
 
 from flowcore.costs import MODELS
 from flowcore.model.gangs import Gang
+from flowcore.model.pod_index import CONTROLLER, PodSignature
+from flowcore.model.volumes import ZONE
 from flowcore.planning.methods import admission
 from flowcore.planning.methods.admission import Admission
+from flowcore.planning.methods.constructive import interleaved
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.problem.bounds.bounds import first_bound
 from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round, portfolio
 from flowcore.planning.round.round import DEFAULT_POLICIES
@@ -33,6 +37,24 @@ def test_a_round_in_fractions_that_fails_is_tried_once(monkeypatch: pytest.Monke
         this.step()
     assert "by turns" in this.improved_by
     assert len(tried) == 1
+
+
+def test_a_plan_at_its_bound_is_not_built_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred ReplicaSets and a node for each pod: nothing is to gain but what the bound is rounded by."""
+    built: list[Problem] = []
+
+    def by_turns(problem: Problem) -> Candidate:
+        built.append(problem)
+        return interleaved(problem)
+
+    monkeypatch.setattr(portfolio, "interleaved", by_turns)
+    nodes = [node(f"n{at}", labels=((ZONE, f"z{at % 4}"),)) for at in range(2_000)]
+    kinds = [PodSignature("default", ((CONTROLLER, f"r{at}"),)) for at in range(200)]
+    this = Round(snapshot(nodes, [pod(f"p{at}", 900 + at // 10 % 2, kind=kinds[at // 10]) for at in range(2_000)]))
+    while this.step():
+        pass
+    assert not built
+    assert len({each.node for each in this.result().placements}) == 2_000
 
 
 def test_rough_prices_do_not_replace_what_pods_pay_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,9 @@ class Portfolio:
             return
         builders: list[tuple[str, Callable[[], Candidate]]] = []
         if self._is_floor_late or not is_quick(problem):
-            builders.append(("by turns", partial(interleaved, problem)))
+            # Bounds are rounded down, by less than 1 for each pod.
+            if self.best.cost > self.bound + pods:
+                builders.append(("by turns", partial(interleaved, problem)))
         elif pods > 1:
             builders.append(("one by one", partial(one_by_one, problem, kube_scheduler_order(problem))))
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
