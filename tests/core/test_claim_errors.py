@@ -97,6 +97,20 @@ def test_nodes_that_other_filters_reject_do_not_count() -> None:
         assert [(each.pod.key, each.node) for each in plan.result.placements] == [("default/p", "a")]
 
 
+def test_others_leave_for_a_pod_where_a_full_node_would_err() -> None:
+    """Of the node without an error, whose pods leave; the other one stays full, and its claim is not asked about."""
+    full = [manifest_pod(f"on-{node}", node, cpu="4") for node in "ab"]
+    asks = asking("p", exactly(selectors=cel(ERRS)))
+    for each, priority in (*((pod, -10) for pod in full), (asks[0], 100)):
+        each["spec"]["priority"] = priority
+    result = planned([*NODES, *full, device_class(), *SLICES, *asks]).result
+    assert [each.node for each in result.placements] == ["a"]
+    assert [each.pod.key for each in result.evictions] == ["default/on-a"]
+    for objects in ([*full, SLICES[1]], [full[0], *SLICES]):  # nobody has good devices; or node b is not full
+        result = planned([*NODES, *objects, device_class(), *asks]).result
+        assert (result.placements, result.evictions) == ((), ())
+
+
 def test_an_error_that_the_search_comes_to_later() -> None:
     """Two pods have the good devices; the search for the next one comes to the device that errs."""
     slices = [slice_with("a", GOOD, BAD), slice_with("b", GOOD)]

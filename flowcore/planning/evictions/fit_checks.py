@@ -141,7 +141,8 @@ class FilteredFit:
         if not now.open.any():
             return ~now.closed
         snapshot = self._state.snapshot(np.nonzero(may_leave)[0].tolist())
-        return run_filters(self._pod_class, snapshot, self._signature).fits
+        # Nobody need leave a node on which a claim would err.
+        return run_filters(self._pod_class, snapshot, self._signature, errors_end=False).fits
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """Whether one pod fits on a node once these residents of it have left; pods of such demands come one by one."""

@@ -95,12 +95,15 @@ def run_filters(
     snapshot: Snapshot,
     signature: PodSignature = EMPTY_SIGNATURE,
     runner: FilterRunner = run_filter,
+    *,
+    errors_end: bool = True,
 ) -> Verdicts:
     """Verdicts of every filter for one class, for the snapshot as it stands.
 
     Args:
         signature: what rules between pods read of it, with its own rules.
         runner: runs a filter, perhaps with a cache.
+        errors_end: whether an error on one node rejects all others, too.
     """
     table = snapshot.table
     contradictory = _contradictory(signature, table)
@@ -110,7 +113,7 @@ def run_filters(
         *dynamic_resources.prefilter_rejections(pod_class, snapshot),
     )
     rejecting = [(each, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER]
-    at_once = (*prefilters, *_fatal_errors(rejecting, table))
+    at_once = (*prefilters, *(_fatal_errors(rejecting, table) if errors_end else ()))
     by_filter = (*contradictory, *at_once, *((each.name, rejections) for each, rejections in rejecting))
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in by_filter:
