@@ -57,10 +57,14 @@ class UnscheduledPrices:
         prices: int64[pods] a group, of leaving each pod pending, falling: the longest waiting first.
         weights: float64[groups], how often a pod counts: how many times as large it is as the smallest. Prices over
             weights say who comes first, whatever their sizes. 1.0 where pods count and not sizes.
+        lifts: float64[groups], what each price has, for what the pod counts, because of priorities: of its own, and
+            what makes up for the age of lower ones. Prices without it compare pods of one priority as if no others
+            waited.
     """
 
     prices: tuple[Int64s, ...]
     weights: tuple[float, ...]
+    lifts: tuple[float, ...]
 
 
 def unscheduled_prices(
@@ -97,11 +101,12 @@ def unscheduled_prices(
     due = [np.zeros_like(each) for each in ages]
     if urgencies:
         due = _due(groups, sizes, weights, terms, ages, urgencies)
-    aged = _lifted(groups, scales, placeable, terms, ages, due, limit)
-    prices = []
-    for group, price, own, extra in zip(groups, terms, ages, aged, strict=True):
-        fixed = price.base + price.per_priority * group.pod_class.priority
-        prices.append((own if price.wait_for_cheaper_node else extra) + max(-limit, min(limit, fixed)))
+    aged, made_up = _lifted(groups, scales, placeable, terms, ages, due, limit)
+    prices, lifts = [], []
+    for group, price, own, extra, made in zip(groups, terms, ages, aged, made_up, strict=True):
+        fixed = max(-limit, min(limit, price.base + price.per_priority * group.pod_class.priority))
+        prices.append((own if price.wait_for_cheaper_node else extra) + fixed)
+        lifts.append(0.0 if price.wait_for_cheaper_node else float(made + fixed - min(limit, price.base)))
     waits = [price.wait_for_cheaper_node for price in terms]
     lowest = min((int(p.min()) for p, kept in zip(prices, waits, strict=True) if len(p) and not kept), default=0)
     lift = max(0, floor + 1 - lowest)
@@ -109,7 +114,7 @@ def unscheduled_prices(
         np.sort(_times(np.maximum(p, 0) if kept else p + lift, weight))[::-1]
         for p, kept, weight in zip(prices, waits, weights, strict=True)
     ]
-    return UnscheduledPrices(tuple(sorted_prices), tuple(weights))
+    return UnscheduledPrices(tuple(sorted_prices), tuple(weights), tuple(lifts))
 
 
 def price_growth(price: UnscheduledPrice, size: float) -> float:
@@ -221,15 +226,17 @@ def _lifted(
     aged: Sequence[Int64s],
     due: Sequence[Int64s],
     highest: int,
-) -> list[Int64s]:
+) -> tuple[list[Int64s], list[int]]:
     """int64[pods] a group: what age and shares add to each price, and what makes up for that of lower priorities.
+
+    The latter of each group by itself, too.
 
     Args:
         highest: no pod gets more.
     """
     tiers = sorted({group.pod_class.priority for group in groups})
     if len(tiers) < 2:
-        return [age + more for age, more in zip(aged, due, strict=True)]
+        return [age + more for age, more in zip(aged, due, strict=True)], [0] * len(groups)
     ratio = 1
     while True:
         # Ages saturate where the highest price would not fit, those of the lowest priorities most.
@@ -250,9 +257,10 @@ def _lifted_within(
     aged: Sequence[Int64s],
     due: Sequence[Int64s],
     highest: int,
-) -> list[Int64s] | None:
+) -> tuple[list[Int64s], list[int]] | None:
     """The same with ages up to a limit for each priority, lowest first; None where a price does not fit."""
     lifted: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
+    made_up_for = [0] * len(groups)
     most, of_gang = 0, dict[str, int]()
     for tier, limit in limits.items():
         indices = [index for index, group in enumerate(groups) if group.pod_class.priority == tier]
@@ -262,7 +270,7 @@ def _lifted_within(
             own = np.minimum(aged[index] + due[index], limit)
             if made + int(own.max(initial=0)) > highest:
                 return None
-            lifted[index] = own + made
+            lifted[index], made_up_for[index] = own + made, made
             if not placeable[index]:
                 continue
             # What a policy lets cross is not made up for.
@@ -275,4 +283,4 @@ def _lifted_within(
                 for name in pod.gangs:
                     of_gang[name] = of_gang.get(name, 0) + extra
         most = max(most, made_up, max(of_gang.values(), default=0))
-    return lifted
+    return lifted, made_up_for

@@ -53,6 +53,23 @@ def test_the_pod_that_came_first_gets_the_room(old: int, seconds: float, new: li
     assert "first" in placed(result)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 1000), (-10, 0), (0, 1_000_000)])
+@pytest.mark.parametrize(("old", "seconds"), [(2000, 900), (1000, 1800), (1000, 86_400)])
+def test_the_age_of_lower_priorities_makes_no_new_pod_pass_an_older_one(
+    low: int, high: int, old: int, seconds: float
+) -> None:
+    """Pods of a lower priority have waited for days: those above go in the order in which they came, as without them.
+
+    On a node of 4 cores that the new pod would fill.
+    """
+    first, new = (
+        pod(name, cpu, priority=high, created=NOW - age)
+        for name, cpu, age in (("first", old, seconds), ("new", 4000, 1))
+    )
+    backlog = [pod(f"low-{number}", 3500, priority=low, created=NOW - 3 * 86_400) for number in range(3)]
+    assert "first" in placed(run_round(snapshot([node("n", 4000)], [new, first, *backlog], now=NOW)))
+
+
 def test_a_policy_may_count_pods() -> None:
     """Two new pods come before an older one that is as large as both, as the policy says."""
     for policy, names in ((BUILT_IN, {"first"}), (BY_POD, {"new-0", "new-1"})):

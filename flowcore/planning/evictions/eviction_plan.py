@@ -422,7 +422,7 @@ class _EvictionRound:
         for pod in pods.values():
             number = self._demand_of[pod.key]
             demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
-            price = int(demand.prices[demand.group.pods.index(pod)])
+            price = int(demand.prices_in_priority[demand.group.pods.index(pod)])
             worth = price // units[int(levels[number])]
             items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()

@@ -115,7 +115,7 @@ def _items(problem: Problem, levels: Int64s) -> list[tuple[_Item, bool, float, i
                 continue
             opens = needed and group not in opened
             opened |= {group} if needed else set()
-            count = 0 if demand.waits else int(demand.prices[place]) // units[int(levels[number])]
+            count = 0 if demand.waits else int(demand.prices_in_priority[place]) // units[int(levels[number])]
             item = _Item(number, int(levels[number]), group, needed, opens, count)
             items.append((item, free, -demand.dominant_share, number, len(items)))
     return _with_groups_together(items)

@@ -3,8 +3,9 @@
 The cost of a plan is one sum, and in it two pods of a low priority may be dearer to leave than one of a high priority.
 So plans are compared level by level, the highest first: by how many pods wait, then the next level, and by the whole
 cost at last. A pod counts once for each time that it is as dear to leave as the cheapest of its level: else age and
-shares would mean nothing beside numbers, or a second of age more than all the levels below. Searches know sums only:
-for them there is a problem with prices that rise steeply by level.
+shares would mean nothing beside numbers, or a second of age more than all the levels below. What prices have because of
+priorities is left out there: it makes up for the age of lower pods, and beside that of days minutes would be nothing.
+Searches know sums only: for them there is a problem with prices that rise steeply by level.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_PRICES = ("objective", "cost_matrix", "unreserved_cost_matrix", "queue", "by
 
 
 def level_units(problem: Problem, levels: Int64s) -> Mapping[int, int]:
-    """By level what a pod that counts once is worth: the lowest price of its pods, at least 1.
+    """By level what a pod that counts once is worth: the lowest price of its pods within their priority.
 
     Args:
         levels: int64[C], of each demand; pods that wait for a cheaper node are left aside.
@@ -39,7 +40,7 @@ def level_units(problem: Problem, levels: Int64s) -> Mapping[int, int]:
     units = dict.fromkeys(levels.tolist(), 2**62)
     for demand, level in zip(problem.demands, levels.tolist(), strict=True):
         if not demand.waits:
-            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
+            units[level] = min(units[level], int(demand.prices_in_priority.min(initial=2**62)))
     return units
 
 
@@ -88,7 +89,7 @@ def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple
     for number, places in enumerate(waiting_places(problem, candidate)):
         demand = problem.demands[number]
         if not demand.waits:
-            pending[int(levels[number])] += int((demand.prices[places] // units[int(levels[number])]).sum())
+            pending[int(levels[number])] += int((demand.prices_in_priority[places] // units[int(levels[number])]).sum())
     begun = sum(
         group.unscheduled_cost
         for group, admitted in zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
@@ -138,7 +139,10 @@ def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
 
 def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
     """The same problem with prices that rise steeply by level, but for what counts in no level."""
-    factors, units = _factors(problem.demands, levels), level_units(problem, levels)
+    factors, units = _factors(problem.demands, levels), dict.fromkeys(levels.tolist(), 2**62)
+    for demand, level in zip(problem.demands, levels.tolist(), strict=True):
+        if not demand.waits:
+            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
 
     def steep_prices(demand: Demand, level: int) -> Int64s:
         counted = demand.prices // units[level] * units[level]

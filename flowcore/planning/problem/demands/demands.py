@@ -51,6 +51,7 @@ class Demand:
         potential: of nodes for its pods and all that are priced alike.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         weight: how often one pod counts in its price (costs/unscheduled.py). Prices over weights say who comes first.
+        lift: what each of its prices has because of priorities, for what a pod counts (costs/unscheduled.py).
         dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is dearest to leave for what it counts, then
@@ -80,6 +81,7 @@ class Demand:
     queue_rank: int
     price_growth: float = 0.0
     weight: float = 1.0
+    lift: float = 0.0
     is_priced: bool = True
     claims: ClaimCosts = NO_CLAIM_COSTS
     kept_to: Bools | None = None
@@ -146,6 +148,11 @@ class Demand:
             )
             known = self._soft_costs["last"] = snapshot, costs
         return known[1]
+
+    @property
+    def prices_in_priority(self) -> Int64s:
+        """int64[pods], positive: the prices without what they have because of priorities."""
+        return np.maximum(self.prices - int(self.weight * self.lift), 1)
 
     @property
     def dearest(self) -> float:
@@ -312,6 +319,7 @@ def demands_of(
             queue_rank=queue_ranks[index],
             price_growth=price_growth(policies[group.policy].unscheduled, tenths[index]),
             weight=weights[index],
+            lift=leaving.lifts[index],
             is_priced=placeable[index],
             claims=claims.get(index, NO_CLAIM_COSTS),
         )
