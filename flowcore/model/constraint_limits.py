@@ -19,6 +19,17 @@ from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.model.services import ServiceIndex
 
 
+def with_policy_spread(signature: PodSignature, policy: Policy, services: ServiceIndex | None = None) -> PodSignature:
+    """The signature of a governed pod with its policy's default spread; the same one if that changes nothing.
+
+    Args:
+        services: by which pods without a controller are spread; None: they are not.
+    """
+    constraints = signature.constraints or InterPodConstraints()
+    spread = with_default_spread(signature, constraints, policy.cost.default_spread, services)
+    return signature if spread is constraints else _with_constraints(signature, spread)
+
+
 def with_policy_constraints(
     signature: PodSignature, policy: Policy, services: ServiceIndex | None = None
 ) -> PodSignature:
@@ -27,19 +38,20 @@ def with_policy_constraints(
     The same signature if there are none. Those of an earlier policy are replaced.
 
     Args:
-        services: by which pods without a controller are spread; None: they are not.
+        services: as for ``with_policy_spread``.
     """
+    signature = with_policy_spread(signature, policy, services)
     constraints = signature.constraints or InterPodConstraints()
     limits, allowed_nodes = limits_for(signature.labels, policy), _allowed_nodes(signature.labels, policy)
-    spread = with_default_spread(signature, constraints, policy.cost.default_spread, services)
-    if spread is constraints and (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (
-        limits,
-        allowed_nodes,
-        "",
-    ):
+    if (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (limits, allowed_nodes, ""):
         return signature
-    updated = msgspec.structs.replace(spread, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
-    return msgspec.structs.replace(signature, constraints=None if updated == InterPodConstraints() else updated)
+    updated = msgspec.structs.replace(constraints, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
+    return _with_constraints(signature, updated)
+
+
+def _with_constraints(signature: PodSignature, constraints: InterPodConstraints) -> PodSignature:
+    rules = None if constraints == InterPodConstraints() else constraints
+    return msgspec.structs.replace(signature, constraints=rules)
 
 
 def limits_for(labels: Labels, policy: Policy) -> tuple[MaxPerDomain, ...]:

@@ -137,11 +137,12 @@ CLAIMS: dict[str, tuple[str | Callable[[Table], str], Callable[[Table], bool]]] 
         ),
     ),
     "A crowd": (
-        # No plan is certified here, and how many of the 60 run differs by one between machines.
-        lambda t: f"{placed(t, 0, 'solver')} solver and 240 training pods run, not 0 and 55.",
+        # No plan is certified here, and how many run differs by some between machines.
+        lambda t: f"{placed(t, 0, 'solver')} solver and {placed(t, 0, 'train')} training pods run, not 0 and 55.",
         lambda t: (
-            [placed(t, 0, "train"), placed(t, 1, "solver"), placed(t, 1, "train")] == [240, 0, 55]
-            and placed(t, 0, "solver") >= 45
+            (placed(t, 1, "solver"), placed(t, 1, "train")) == (0, 55)
+            and placed(t, 0, "solver") >= 55
+            and placed(t, 0, "train") >= 220
         ),
     ),
     "Never on the same node": (

@@ -168,7 +168,7 @@ def test_a_table_to_read(tmp_path: Path) -> None:
     done = run("what-if", "-f", dump(tmp_path, *OBJECTS, bare), "--drain", "a", "--pods")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert any(line.split()[:2] == ["default/web", "a"] for line in lines)
+    assert any(line.split()[:3] == ["default/bare", "a", "c"] for line in lines)
     assert any(line.split()[:3] == ["nodes", "3", "3"] for line in lines)
     assert any(line.startswith("cpu ") and "/12 " in line for line in lines)
     assert "default/bare has no controller" in done.stderr
@@ -236,9 +236,9 @@ def test_headroom_of_a_class(tmp_path: Path) -> None:
 def test_headroom_in_words(tmp_path: Path) -> None:
     """With pods to count: the number, and why there is no room for one more. Large fits beside nobody."""
     files = ("-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="2")))
-    done = run("headroom", *files, "--cpu", "2")
+    done = run("headroom", *files, "--cpu", "1")
     assert done.exit_code == 0
-    assert "room for 1 more pod on 1 node; each requests 2 cpu" in done.stdout
+    assert "room for 2 more pods on 2 nodes; each requests 1 cpu" in done.stdout
     assert "no room for one more: " in done.stdout
     assert len(done.stdout.splitlines()) == 2
     assert run("headroom", *files, "--like", "cart").stdout.startswith("room for 0 more pods")
@@ -254,7 +254,7 @@ def test_headroom_of_nodes_in_words(tmp_path: Path) -> None:
     done = run("headroom", *files)
     assert done.stdout.startswith("3 pods wait: 2 get a node, 1 has none; new nodes may help 1 of them\n")
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("1  ")]
-    assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/large")
+    assert (row[:4], row[-1]) == (["1", "a", "1", "pod"], "default/more")
     assert "worth most: a node like a, which places 1 pod on average\n" in done.stdout
     assert "; no new nodes were tried\n" in run("headroom", *files, "--scale-ups", "0").stdout
     told = run(

@@ -1,5 +1,6 @@
 """Bounds and first plans where pods are large beside what nodes have left, or keep apart."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -15,8 +16,10 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import shares_first
@@ -28,11 +31,13 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
+#: Waiting costs the same for pods of all sizes.
+BY_POD = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, unscheduled=UnscheduledPrice(per=PricedBy.POD))}
 _APART = PodSignature("default", (("app", "a"),), constraints=keeps_apart("a"))
 
 
-def _problem(cluster: Snapshot) -> Problem:
-    return apply_all((CompileConstraints(),), Problem(cluster, DEFAULT_POLICIES, MODELS))
+def _problem(cluster: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> Problem:
+    return apply_all((CompileConstraints(),), Problem(cluster, policies, MODELS))
 
 
 @settings(max_examples=examples(60))
@@ -117,12 +122,12 @@ def _crowd() -> Snapshot:
 
 def test_the_first_plan_of_many_pods_is_nearly_the_cheapest() -> None:
     """After the one step that any round has time for."""
-    first = Round(_crowd())
+    first = Round(_crowd(), BY_POD)
     first.step()
     result = first.result()
     assert "shares" in first.improved_by
     assert result.gap < 0.1
-    assert result.cost < fill(_problem(_crowd())).cost
+    assert result.cost < fill(_problem(_crowd(), BY_POD)).cost
     assert 0 < result.left_at_least.pods <= len(result.unplaced) <= 1.1 * result.left_at_least.pods
 
 

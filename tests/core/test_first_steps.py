@@ -10,8 +10,10 @@ import pytest
 from support.model import node, pod, snapshot
 
 from flowcore.costs import MODELS
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import CONTROLLER, PodSignature
+from flowcore.model.policies import BUILT_IN
 from flowcore.model.volumes import ZONE
 from flowcore.planning.methods import admission
 from flowcore.planning.methods.admission import Admission
@@ -24,13 +26,15 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round, portfolio
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
+BY_POD = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, unscheduled=UnscheduledPrice(per=PricedBy.POD))}
+
 
 def test_a_round_in_fractions_that_fails_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the first step of a round that is short of room ends with fill; by turns belongs to the next."""
     tried: list[CostMatrix] = []
     monkeypatch.setattr(portfolio, "relax", tried.append)
     nodes = [node(f"n{at}", 8000) for at in range(10)]
-    this = Round(snapshot(nodes, [pod(f"p{at}", 100 + 50 * (at % 5)) for at in range(3_100)]))
+    this = Round(snapshot(nodes, [pod(f"p{at}", 100 + 50 * (at % 5)) for at in range(3_100)]), BY_POD)
     assert this.step()
     assert this.improved_by == {"fill"}
     for _ in range(4):

@@ -144,7 +144,7 @@ def test_a_hold_has_a_deadline_and_rests_grow() -> None:
 def test_gangs_of_one_namespace_do_not_take_turns_for_ever() -> None:
     """Each of them has its deadline, and so has the namespace: the more of them miss it, the longer others have."""
     many = [each for name in "abcdefgh" for each in gang(name, 28)]
-    rounds = held(lambda _now: many, 7_200, every=240)
+    rounds = held(lambda _now: many, 10_800, every=120)
     assert sum(map(bool, rounds)) < len(rounds) / 3
     assert len(set(rounds) - {""}) > 1
 

@@ -34,4 +34,4 @@ def test_the_busiest_node_is_less_busy(seed: int) -> None:
 def test_samples_alone_do_not_do(seed: int) -> None:
     """Without what is foreseen, and pods that no sample contains yet, an idle node gets one pod after the other."""
     alone = _row(Utilisation.MEASURED, seed, samples_alone=True)
-    assert alone.busiest > _row(Utilisation.REQUESTED, seed).busiest > _row(Utilisation.MEASURED, seed).busiest
+    assert alone.busiest > 1.05 * _row(Utilisation.MEASURED, seed).busiest

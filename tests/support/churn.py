@@ -171,7 +171,7 @@ class ChurningCluster:
         self.now += 1.0
         await self.loop._round()
         self.state.look_after()
-        self.conditions._due()
+        self.conditions._take_due(1)
         while self.writes:
             write = self.writes.pop()
             if self.state.shell.is_wanted(write):

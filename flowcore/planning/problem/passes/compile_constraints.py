@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.constraint_limits import with_policy_constraints, with_policy_spread
 from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import CONTROLLER, PodSignature, SpreadMatch
@@ -53,7 +53,8 @@ def compile_constraints(
         signature = known.get((pod.policy, pod.signature))
         if signature is None:
             policy = policies[pod.policy]
-            signature = with_policy_constraints(pod.signature, policy, snapshot.pod_index.services)
+            constrain = with_policy_constraints if policy.constraints else with_policy_spread
+            signature = constrain(pod.signature, policy, snapshot.pod_index.services)
             signature = spread.without_unused_spread(_with_contradiction(signature, policy, contradictory))
             known[pod.policy, pod.signature] = signature
         return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
