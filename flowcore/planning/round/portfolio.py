@@ -53,7 +53,7 @@ _TURN = 8
 #: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
 #: takes long.
 _FEW_BY_PRICE = 3_000
-#: From this number of pods on a round ends once its plan is close to its bound: later steps cost more than they save.
+#: Up to this number of pods a round ends once its plan is close to its bound: later steps cost more than they save.
 _SMALL = 1_000
 #: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
 _PACKING_WORK = (0.05, 0.1)
