@@ -75,6 +75,7 @@ def unscheduled_prices(
     now: float,
     floor: int,
     urgencies: Mapping[str, float] = _NO_URGENCIES,
+    holdable: Sequence[bool] | None = None,
 ) -> UnscheduledPrices:
     """Prices of leaving pods pending.
 
@@ -92,9 +93,11 @@ def unscheduled_prices(
             writes: what lifts each pod by the same makes many pods worth more than one of a high priority
             (docs/decisions/0066).
         urgencies: of the pods of queues, 0..1.25, by key (shares/shares.py); others count as 1. Empty: no queues.
+        holdable: whether an empty node could hold a pod of each group: sizes of others do not count. None: those that
+            have room.
     """
     terms = [policies[group.policy].unscheduled for group in groups]
-    weights = _weights(groups, sizes, placeable, terms)
+    weights = _weights(groups, sizes, placeable if holdable is None else holdable, terms)
     limit = int(_LIMIT / max(weights, default=1.0))
     scales = [_in_tenths(size) if price.counts_pods else 1.0 for size, price in zip(sizes, terms, strict=True)]
     ages = [_aged(*each, now, limit) for each in zip(groups, scales, terms, strict=True)]
@@ -151,9 +154,9 @@ def _times(prices: Int64s, weight: float) -> Int64s:
 
 
 def _weights(
-    groups: Sequence[Group], sizes: Sequence[float], placeable: Sequence[bool], terms: Sequence[UnscheduledPrice]
+    groups: Sequence[Group], sizes: Sequence[float], holdable: Sequence[bool], terms: Sequence[UnscheduledPrice]
 ) -> list[float]:
-    """How often a pod of each group counts: by its size over the smallest that may have room, at least once.
+    """How often a pod of each group counts: by its size over the smallest that a node could hold, at least once.
 
     Pods that count whatever their size count as the mean of them. What waits for a cheaper node counts as its terms
     say.
@@ -166,7 +169,7 @@ def _weights(
         shares = [mean if index in set(equal) else share for index, share in enumerate(shares)]
     compared = [
         share
-        for share, fits, price in zip(shares, placeable, terms, strict=True)
+        for share, fits, price in zip(shares, holdable, terms, strict=True)
         if fits and not price.wait_for_cheaper_node
     ]
     smallest, largest = min(compared, default=1.0), max(compared, default=1.0)

@@ -14,7 +14,9 @@ from support.repository import ROOT
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_round
@@ -68,6 +70,22 @@ def test_the_age_of_lower_priorities_makes_no_new_pod_pass_an_older_one(
     )
     backlog = [pod(f"low-{number}", 3500, priority=low, created=NOW - 3 * 86_400) for number in range(3)]
     assert "first" in placed(run_round(snapshot([node("n", 4000)], [new, first, *backlog], now=NOW)))
+
+
+@pytest.mark.parametrize(("seconds", "new", "nodes"), [(60, [2000] * 2, 1), (60, [1000] * 4, 1), (600, [1000] * 16, 2)])
+def test_pods_leave_for_the_pod_that_came_first(seconds: float, new: list[int], nodes: int) -> None:
+    """Where all nodes are full of pods of a lower priority, sizes and ages count as where there is room."""
+    usage = (("cpu", 4000),)
+    leavers = [
+        RunningPod(f"d/r{at}", f"r{at}", f"n{at}", PodClass(requests=usage), usage, started=1.0, policy=BUILT_IN.name)
+        for at in range(nodes)
+    ]
+    waiting = [pod(f"new-{number}", cpu, priority=10, created=NOW - 1) for number, cpu in enumerate(new)]
+    waiting.append(pod("first", 4000, priority=10, created=NOW - seconds))
+    cluster = snapshot(
+        [node(each.node, 4000) for each in leavers], waiting, [(each.node, usage, ()) for each in leavers], now=NOW
+    )
+    assert "first" in placed(run_round(replace(cluster, running=RunningPods(tuple(leavers)))))
 
 
 def test_a_policy_may_count_pods() -> None:

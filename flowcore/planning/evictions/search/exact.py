@@ -67,6 +67,10 @@ class ChoosingGang:
     domains: Int64s
 
 
+#: What the pods count for that are dearest to leave.
+_MOST_WORTH = 64
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """The program, and what its numbers stand for."""
@@ -207,6 +211,10 @@ class ExactSearch:
                     count=len(group),
                 )
             )
+        prices = np.array([float(state.demands[demand.demand].prices_in_priority.mean()) for demand in candidates])
+        worths = np.maximum(np.rint(prices / max(float(prices.max(initial=1.0)), 1.0) * _MOST_WORTH), 1).astype(
+            np.int64
+        )
         incoming = [
             Incoming(
                 state.demands[demand.demand].requests,
@@ -214,8 +222,9 @@ class ExactSearch:
                 len(demand.pods),
                 demand.group,
                 are_placed=bool(demand.residents),
+                worth=worth,
             )
-            for demand in candidates
+            for demand, worth in zip(candidates, worths.tolist(), strict=True)
         ]
         destinations: list[Bools] = [self._destinations.allowed(resident)[1][place] for resident in examples]
         free, free_now = state.free[place], state.free_now[place]

@@ -2,8 +2,8 @@
 
 Residents of a node that are alike (usage, priority, budgets, owner) are one count, and so are the waiting pods of a
 demand: the arcs of figure 1 of the seed firmament-poseidon-overview.md, staying at no cost, leaving and moving at
-theirs. In this order the program maximises the pods that get a node, and minimises what it is to lose the victims, and
-the number of moves.
+theirs. In this order the program maximises what the pods count for that get a node (by size and age), and minimises
+what it is to lose the victims, and the number of moves.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Incoming:
         count: how many wait.
         group: number of the atomic group that needs all of them; -1: each by itself.
         are_placed: they have nodes, and all of them keep one that is free without anybody leaving.
+        worth: what one counts for among pods of its priority that wait, at least 1: by size and age.
     """
 
     requests: Int64s
@@ -38,6 +39,7 @@ class Incoming:
     count: int
     group: int
     are_placed: bool = False
+    worth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +194,14 @@ def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
     grouped: dict[int, int] = {}
     for demand in this.incoming:
         if demand.group >= 0:
-            grouped[demand.group] = grouped.get(demand.group, 0) + demand.count
+            grouped[demand.group] = grouped.get(demand.group, 0) + demand.count * demand.worth
     return _Columns(
         arrivals={
-            (index, node): builder.column(-placed_cost if demand.group < 0 else 0.0, demand.count)
+            (index, node): builder.column(-placed_cost * demand.worth if demand.group < 0 else 0.0, demand.count)
             for index, demand in enumerate(this.incoming)
             for node in np.nonzero(demand.possible)[0].tolist()
         },
-        groups={group: builder.column(-placed_cost * count, 1) for group, count in grouped.items()},
+        groups={group: builder.column(-placed_cost * worth, 1) for group, worth in grouped.items()},
         victims={
             index: builder.column(_VICTIM * outgoing.loss, outgoing.most_victims)
             for index, outgoing in enumerate(this.outgoing)

@@ -291,8 +291,12 @@ def demands_of(
     everything, offering = node_totals(snapshot)
     requests = [snapshot.vector(pod_group.pod_class.requests) for pod_group in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
+    holdable = [
+        fits or bool((nodes & (snapshot.allocatable >= amounts).all(axis=1)).any())
+        for fits, nodes, amounts in zip(placeable, allowed, requests, strict=True)
+    ]
     leaving = unscheduled_prices(
-        groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot)
+        groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot), holdable
     )
     prices, weights = leaving.prices, leaving.weights
     dominant_shares = [float((each / everything).max()) for each in requests]
