@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import CONTROLLER, PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -123,4 +123,13 @@ def test_sets_of_equal_pods_that_keep_apart_are_certified_at_once() -> None:
     result = run_round(snapshot(nodes, pending), steps=1)
     assert len(result.placements) == len(pending)
     assert result.cost > 1000 * len(pending), "pods that share a node pay for that, which no pod would alone"
+    assert result.certified
+
+
+def test_replicas_that_are_even_are_certified_at_once() -> None:
+    """Spread costs nothing, and pods share nodes: the first plan is the cheapest, and a second would take long."""
+    nodes = [node(f"n{at}", 16_000, labels=(("topology.kubernetes.io/zone", f"z{at % 3}"),)) for at in range(30)]
+    pending = [pod(f"p{at}", 100, kind=PodSignature("default", ((CONTROLLER, f"r{at // 3}"),))) for at in range(90)]
+    result = run_round(snapshot(nodes, pending), steps=1)
+    assert len(result.placements) == len(pending)
     assert result.certified

@@ -343,9 +343,10 @@ class Portfolio:
         """What each pod pays by itself; if all count for the same, what the best candidate's dearest one pays."""
         matrix = self._problem.cost_matrix
         self.bound = max(self.bound, first_bound(matrix))
-        # Of several demands it costs a pass over each of them, and pods that stay out would have other prices.
-        several = len(matrix.demands) > 1
-        if self._is_solved or (several and (self._is_good_enough or self._unplaced_of(matrix.placeable))):
+        # Of several demands it costs a pass over each of them, and pods that stay out would have other prices. A second
+        # plan of pods that are placed in turn costs more than the pass, and is not made if this one is the cheapest.
+        several, close = len(matrix.demands) > 1, self._is_good_enough and not self._sequential.any()
+        if self._is_solved or (several and (close or self._unplaced_of(matrix.placeable))):
             return
         clearing = clearing_costs(matrix, self.best.capacity)
         if clearing is None:
