@@ -17,10 +17,11 @@ in order only if they never get cheaper. So nodes are priced once, as the round 
 
 * The order in which nodes are filled is fixed for a round. A node that this round fills half does not overtake one
   that was fuller before it; the next round sees it as it is then.
-* Equally full nodes (all of an empty cluster) would cost the same, and a flow would spread over them at will. The place
-  is what tells them apart: it weighs a tenth of a node at most, as much as a preferred node affinity of weight 10, and
-  grows with its root so that the first places differ most. In whole units up to about 50 nodes differ each from
-  the next; of 12,500 the last few that a batch touches may be part full: about 7 after 10 nodes, 70 after 1,000.
+* Equally full nodes (all of an empty cluster) would cost the same, and a flow would spread over them at will. The
+  place is what tells them apart: it weighs a tenth of a node at most, as much as a preferred node affinity of weight
+  10 where a policy counts points, and grows with its root so that the first places differ most. In whole units up to
+  about 50 nodes differ each from the next; of 12,500 the last few that a batch touches may be part full: about 7
+  after 10 nodes, 70 after 1,000.
 * With pods of very different sizes the plan is no minimum of nodes: a slot stands for a mean pod. 1,000 pods of 210
   kinds on 5,000 empty nodes took 509 nodes by flow and 403 one by one, 1,000 under CPUMemory.
 """

@@ -229,9 +229,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
     """The clusters that all filters judge for trials of evictions."""
     seen: list[Snapshot] = []
 
-    def counted(pod_class: PodClass, judged: Snapshot, signature: PodSignature) -> Verdicts:
+    def counted(pod_class: PodClass, judged: Snapshot, signature: PodSignature, *, errors_end: bool = True) -> Verdicts:
         seen.append(judged)
-        return run_filters(pod_class, judged, signature)
+        return run_filters(pod_class, judged, signature, errors_end=errors_end)
 
     monkeypatch.setattr(fit_checks, "run_filters", counted)
     return seen
