@@ -171,3 +171,11 @@ def test_a_nomination_of_ours_keeps_its_room() -> None:
     answer = plan_of(node("a"), OLD, ours, small(100, schedulerName="thalweg"))
     assert answer["pending"]["default/ours"]["reason"] == TOLD
     assert answer["placements"] == {}
+
+
+def test_a_nomination_of_others_keeps_its_room_while_less_important_pods_leave() -> None:
+    """A preemption is under way, whoever began it: kube-scheduler, before the pod was handed to us, for one."""
+    ours = nominated("ours", schedulerName="thalweg")
+    answer = plan_of(node("a"), OLD, ours, small(100, schedulerName="thalweg"))
+    assert answer["pending"]["default/ours"]["reason"] == TOLD
+    assert answer["placements"] == {}

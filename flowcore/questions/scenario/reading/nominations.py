@@ -4,8 +4,9 @@ It counts a pod on the node that ``status.nominatedNodeName`` names, for pods of
 operator has reservations for that; a dump has the field, and the pods that terminate there. As with a reservation the
 larger of two sums counts on each node: what those that terminate hold, and what the nominated pods need.
 
-Pods that we bind keep such rooms for our own nominations only. One that others wrote for them is a wish, which rounds
-follow (``flowcore.costs.wishes``).
+Pods that we bind keep such rooms for our own nominations, and for those of others while pods of a lower priority
+terminate on the node: a preemption is under way. Any other nomination that others wrote for them is a wish, which
+rounds follow (``flowcore.costs.wishes``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.occupancy import Excess
+from flowcore.cluster.running import leaving_for
 from flowcore.model.pods import Pod
 from flowcore.model.resources import PODS
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
@@ -91,7 +93,11 @@ def _nominated(scenario: Scenario, governed: GovernedScenario) -> dict[str, Pod]
         for pod in waiting
         if pod.nominated_node in scenario.cluster.nodes
         and pod.replaces is None
-        and (pod.nominated_node == pod.planned_node or not governed.policy_of(pod).delivery.binds)
+        and (
+            pod.nominated_node == pod.planned_node
+            or not governed.policy_of(pod).delivery.binds
+            or leaving_for(scenario.cluster, pod)
+        )
     }
     apart = {pod.gang.key for pod in scenario.waiting() if pod.gang is not None and pod.key not in nominated}
     return {pod.key: pod for pod in waiting if pod.key in nominated and (pod.gang is None or pod.gang.key not in apart)}
