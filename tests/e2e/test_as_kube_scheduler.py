@@ -58,15 +58,22 @@ async def test_an_error_of_a_claim_is_not_hidden(scene: ClusterScenario, schedul
     slices = []
     for name, attributes in (("a", {"exists": {"bool": True}}), ("b", {"other": {"bool": True}})):
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": [{"name": "d", "attributes": attributes}]}
+        devices = [{"name": device, "attributes": attributes} for device in ("d", "e")]
+        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
         slices.append({"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"cel-{name}"}, "spec": spec})
     exists = {"cel": {"expression": f'device.attributes["{DRIVER}"].exists'}}
     request = {"name": "r", "exactly": {"deviceClassName": "cel", "selectors": [exists]}}
     claim = {"apiVersion": API, "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": scene.namespace}}
     claim["spec"] = {"devices": {"requests": [request]}}
-    made = [kind, *slices, claim]
+    first = {**claim, "metadata": {"name": "first", "namespace": scene.namespace}}
+    first["spec"] = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "cel"}}]}}
+    made = [kind, *slices, claim, first]
     try:
         await scene.api.create_many(made)
+        # Watches of several kinds are not in step: once this pod has a device of b, its slice is known.
+        of_b = {"nodeSelector": {"kubernetes.io/hostname": "b"}}
+        await scene.create("first", resourceClaims=[{"name": "r", "resourceClaimName": "first"}], **of_b)
+        await scene.node_of("first")
         await scene.create("p", resourceClaims=[{"name": "r", "resourceClaimName": "c"}])
         await scene.reason_of("p", "CEL runtime error", "no such key: exists")
         await scene.wait_for_round("barrier")
