@@ -166,7 +166,8 @@ def _weights(
     if equal:
         pods = sum(len(groups[index].pods) for index in equal)
         mean = sum(shares[index] * len(groups[index].pods) for index in equal) / pods
-        shares = [mean if index in set(equal) else share for index, share in enumerate(shares)]
+        for index in equal:
+            shares[index] = mean
     compared = [
         share
         for share, fits, price in zip(shares, holdable, terms, strict=True)
