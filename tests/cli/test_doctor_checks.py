@@ -247,6 +247,12 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         Verdict.WARN,
         "it governs no pod: pods of default are left to kube-scheduler, such as default/p",
     ),
+    (
+        {"policies": (policy("p", cost={"machines": {"label": "gen", "weight": 3}}),)},
+        "policies",
+        Verdict.WARN,
+        "p: spec.cost.machines.weight is ignored since 0.1.0: each slowdown counts as it is stated.",
+    ),
     ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
     ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
     ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),

@@ -332,9 +332,9 @@ def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -
     done = run([*objects, earlier], folder=tmp_path, json_output=True)
     of = "0.json: FlowSchedulingPolicy team: spec.cost."
     assert warnings_of(done, tmp_path) == [
-        f"{of}dataLocality.zoneLabel is not used any more: zones are values of the label topology.kubernetes.io/zone",
-        f"{of}interference.weight is not used any more: each penalty counts as it is stated",
-        f"{of}machines.weight is not used any more: each slowdown counts as it is stated",
+        f"{of}dataLocality.zoneLabel is ignored since 0.1.0: zones are values of the label topology.kubernetes.io/zone",
+        f"{of}interference.weight is ignored since 0.1.0: each penalty counts as it is stated",
+        f"{of}machines.weight is ignored since 0.1.0: each slowdown counts as it is stated",
     ]
     plans = [by_pod(each.stdout) for each in (done, run([*objects, now], folder=tmp_path, json_output=True))]
     for part in ("cost", "placements", "pending"):

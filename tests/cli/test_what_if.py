@@ -151,7 +151,7 @@ def test_a_policy_with_a_field_of_an_earlier_version(tmp_path: Path) -> None:
     for option in ("--policy", "--apply"):
         done = run("what-if", "-f", dump(tmp_path), option, file)
         assert done.exit_code == 0
-        assert "FlowSchedulingPolicy apart: spec.cost.machines.weight is not used any more" in done.stderr
+        assert "FlowSchedulingPolicy apart: spec.cost.machines.weight is ignored since 0.1.0" in done.stderr
 
 
 def test_policies_alone_are_policies(tmp_path: Path) -> None:

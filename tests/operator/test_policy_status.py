@@ -134,6 +134,22 @@ def test_pods_that_are_left_to_kube_scheduler_are_told() -> None:
     assert status["pods"]["governed"] == 4
 
 
+def test_a_field_that_is_ignored_is_told_with_what_to_write() -> None:
+    """For as long as the object has it, valid or not; the policy is in force without the field."""
+    store = PolicyStore()
+    machines = {"label": "gen", "weight": 3}
+    said = "spec.cost.machines.weight is ignored since 0.1.0: each slowdown counts as it is stated."
+    for generation, (cost, accepted) in enumerate((({}, "True"), ({"model": "Nobody"}, "False")), 1):
+        store.offer("old", "u", generation, {"selects": {"podSelector": {}}, "cost": {"machines": machines, **cost}})
+        conditions = statuses(store, Rounds())["old"]["conditions"]
+        told = conditions["UpToDate"]
+        assert (told["status"], told["reason"], told["message"]) == ("False", "IgnoredFields", said)
+        assert conditions["Accepted"]["status"] == accepted
+        assert conditions["Ready"]["status"] == "True"
+    store.offer("old", "u", 3, {"selects": {"podSelector": {}}, "cost": {"machines": {"label": "gen"}}})
+    assert "UpToDate" not in statuses(store, Rounds())["old"]["conditions"]
+
+
 def test_proposals_are_shown_while_the_policy_proposes() -> None:
     """All are counted, the first are shown; with another mode the field is removed."""
     store, rounds = PolicyStore(), Rounds()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from flowcore.api.base import to_labels
-from flowcore.api.policies import parse_policy
+from flowcore.api.ignored_fields import ignored_in
+from flowcore.api.policies import KIND, parse_policy
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.cost_policy import KnownModels
@@ -46,7 +47,7 @@ def steered_policies(facts: Facts) -> list[Policy]:
 
 
 def policies(facts: Facts) -> Iterator[CheckResult]:
-    """Whether every policy is accepted, does something, and comes before or after any other that matches its pods."""
+    """Whether every policy is accepted and up to date, does something, and comes before or after others of its pods."""
     if isinstance(facts.policies, NotRead):
         yield CheckResult(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
@@ -56,6 +57,7 @@ def policies(facts: Facts) -> Iterator[CheckResult]:
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
         index = PolicyIndex(parsed(facts.policies), facts.service_account.namespace)
         results += _matches(index, pods, labels)
+    results += _ignored(facts.policies)
     yield from results
     if not results:
         count = len(facts.policies)
@@ -80,6 +82,15 @@ def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[CheckResult]:
                 Verdict.FAIL,
                 f"FlowSchedulingPolicy {name} is not accepted: {accepted.message}",
                 f"kubectl edit fsp {name}",
+            )
+
+
+def _ignored(objects: Iterable[PolicyObject]) -> Iterator[CheckResult]:
+    for policy in objects:
+        name = policy.metadata.name
+        for sentence in ignored_in(KIND, policy.spec):
+            yield CheckResult(
+                _CHECK, Verdict.WARN, f"FlowSchedulingPolicy {name}: {sentence}.", f"kubectl edit fsp {name}"
             )
 
 

@@ -1,21 +1,18 @@
 """Validation of Thalweg's own objects by the CRD's schema, and its defaults, as in the API server.
 
-Unknown fields are refused, as under strict field validation, kubectl's default. Fields of earlier versions are dropped
-with a sentence. The CRD's CEL rules are not evaluated
+Unknown fields are refused, as under strict field validation, kubectl's default. The CRD's CEL rules are not evaluated
 here: ``flowcore.api.policies.parse_policy`` has the same rules.
 Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, validation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from flowcore.api.kinds import POLICY
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.errors import PolicyError
-from flowcore.model.volumes import ZONE
 from thalweg.crds import custom_resource_definitions
 
 if TYPE_CHECKING:
@@ -35,15 +32,6 @@ _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"type": "string", "maxLength": 253, "pattern": rf"^{_PART}(\.{_PART})*$"}
 #: Characters of a message.
 _MAX_MESSAGE = 300
-#: Fields that the CRD had once, the default of each, and what holds in its place. A cluster that still has that CRD
-#: writes them, with their defaults, into every policy that it lists. The defaults mean what holds now.
-_REMOVED = {
-    POLICY.kind: {
-        ("spec", "cost", "dataLocality", "zoneLabel"): (ZONE, f"zones are values of the label {ZONE}"),
-        ("spec", "cost", "interference", "weight"): (1, "each penalty counts as it is stated"),
-        ("spec", "cost", "machines", "weight"): (1, "each slowdown counts as it is stated"),
-    }
-}
 
 
 def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -65,38 +53,6 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
         raise PolicyError(*_field_and_problem(error))
     spec: dict[str, Any] = complete["spec"]
     return spec
-
-
-def without_removed_fields(manifest: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The object without the fields that are not used any more, and a sentence about each that was not its default.
-
-    The API server drops them in silence once it has the CRD of this version.
-    """
-    sentences = []
-    for path, (default, instead) in _REMOVED.get(str(manifest["kind"]), {}).items():
-        value = _value(manifest, path)
-        manifest = _without(manifest, path)
-        if value not in (None, default):
-            sentences.append(f"{_path(path)} is not used any more: {instead}")
-    return manifest, sentences
-
-
-def _value(value: Any, path: Sequence[str]) -> Any:
-    """The field at a path; None if there is no such field."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _without(value: Any, path: Sequence[str]) -> Any:
-    """A copy without the field at a path; the value itself if it has no such field."""
-    key, *rest = path
-    if not isinstance(value, dict) or key not in value:
-        return value
-    if not rest:
-        return {name: entry for name, entry in value.items() if name != key}
-    shorter = _without(value[key], rest)
-    return value if shorter is value[key] else value | {key: shorter}
 
 
 @cache

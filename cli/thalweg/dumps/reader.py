@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flowcore.api.gang_parents import rules_by_type
+from flowcore.api.ignored_fields import without_ignored_fields
 from flowcore.api.kinds import NODE, NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
@@ -26,7 +27,7 @@ from flowcore.questions.scenario.reading.objects import (
 )
 from flowcore.questions.scenario.reading.saved import read_state
 from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
-from thalweg.dumps.policy_schema import checked_spec, without_removed_fields
+from thalweg.dumps.policy_schema import checked_spec
 from thalweg.terminal.telling import tell_warning
 from thalweg_cost_models import find_models
 
@@ -87,7 +88,7 @@ def read_objects(name: str) -> list[dict[str, Any]]:
     reader = _Reader()
     objects = reader.read_file(name)
     reader.skip_unread()
-    for warning in (*reader.removed_fields, *reader.skip_warnings()):
+    for warning in (*reader.ignored_fields, *reader.skip_warnings()):
         tell_warning(warning)
     if not objects:
         raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
@@ -114,8 +115,8 @@ class _Reader:
         #: Number of skipped objects of each kind, and the first object of each.
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
-        #: Sentences about fields that are not used any more and had another value than the default.
-        self.removed_fields: list[str] = []
+        #: Sentences about fields that are ignored.
+        self.ignored_fields: list[str] = []
 
     def read_file(self, name: str) -> list[dict[str, Any]]:
         """Reads all objects of a file; returns those of kinds that are read, none of a saved state."""
@@ -130,7 +131,7 @@ class _Reader:
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
         for given in objects:
-            item, removed = without_removed_fields(given)
+            item, ignored = without_ignored_fields(given)
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
@@ -147,7 +148,7 @@ class _Reader:
             shown = f"{namespace}/{own}" if namespace else own
             if key not in here:
                 here[key] = item
-                self.removed_fields += [f"{file}: {kind} {shown}: {sentence}" for sentence in removed]
+                self.ignored_fields += [f"{file}: {kind} {shown}: {sentence}" for sentence in ignored]
                 self._put(item, f"{file}: {kind} {shown}")
                 if key in self._known:
                     replaced.setdefault(kind, []).append(shown)
@@ -192,7 +193,7 @@ class _Reader:
         dump.unread = self.unread
         dump.warnings += filter(None, [dump.free_by_omission])
         dump.gaps += self._objects.resolve()
-        dump.warnings += self.removed_fields
+        dump.warnings += self.ignored_fields
         dump.warnings += self._objects.warnings
         dump.warnings += self.skip_warnings()
         return dump

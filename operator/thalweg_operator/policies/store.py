@@ -12,7 +12,8 @@ from typing import Any
 
 import structlog
 
-from flowcore.api.policies import parse_policy
+from flowcore.api.ignored_fields import ignored_in
+from flowcore.api.policies import KIND, parse_policy
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
@@ -32,6 +33,7 @@ class PolicyRecord:
         in_force: the version that rounds use; None where no version was ever good.
         in_force_generation: of that version.
         problem: why the last version was not accepted; "" where it was.
+        ignored: a sentence about each field of the last version that is ignored.
     """
 
     name: str
@@ -40,6 +42,7 @@ class PolicyRecord:
     in_force: Policy | None
     in_force_generation: int
     problem: str
+    ignored: tuple[str, ...] = ()
 
 
 class PolicyStore:
@@ -68,11 +71,12 @@ class PolicyStore:
             return before  # known or older: events of the watch and of resyncs overtake each other
         if before is not None and before.uid != uid:
             before = None  # another object of the same name: nothing of the old one stays in force
+        ignored = tuple(ignored_in(KIND, spec))
         try:
-            record = PolicyRecord(name, uid, generation, parse_policy(name, spec, self.models), generation, "")
+            record = PolicyRecord(name, uid, generation, parse_policy(name, spec, self.models), generation, "", ignored)
         except PolicyError as error:
             kept = (None, 0) if before is None else (before.in_force, before.in_force_generation)
-            record = PolicyRecord(name, uid, generation, *kept, str(error))
+            record = PolicyRecord(name, uid, generation, *kept, str(error), ignored)
             _log.warning("policy not accepted", policy=name, generation=generation, problem=record.problem)
         self._records[name] = record
         self._update()

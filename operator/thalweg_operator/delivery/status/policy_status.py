@@ -164,6 +164,9 @@ class PolicyStatus:
             conditions.append(self._condition(record, "Held", *said))
         if record.in_force is not None and record.in_force.cost.utilisation is not Utilisation.REQUESTED:
             conditions.append(self._condition(record, "UsageMeasured", *self._usage_condition()))
+        if record.ignored:
+            said = "False", "IgnoredFields", f"{'; '.join(record.ignored)}."
+            conditions.append(self._condition(record, "UpToDate", *said))
         status: dict[str, Any] = {
             "observedGeneration": record.generation,
             "conditions": conditions,
