@@ -7,9 +7,8 @@
 more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with PodDisruptionBudgets: rounds in which
 some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims.
 `moved`: clusters of 2 to 4 nodes whose running pods may move for one or two waiting ones, and be preempted where these
-are urgent: rounds in which some plan places more pods, evicts less by that order, or moves fewer pods. Room first:
-each moved pod has room before any pod leaves. With chains, as in our plans, it may take room that others have left. No
-cluster takes part.
+are urgent: rounds in which some plan places more pods, evicts less by that order, or moves fewer pods. In each of these
+plans a moved pod has room before any pod leaves. No cluster takes part.
 """
 
 from __future__ import annotations
@@ -31,13 +30,8 @@ from rich.table import Table
 from flowcore.questions.scenario import plan_scenario
 
 PARTS = ("placed", "urgent", "moved")
-#: Whether pods that wait are urgent, and whether the best plan may have chains.
-MOVED = {
-    "room first": (False, False),
-    "chains": (False, True),
-    "urgent, room first": (True, False),
-    "urgent, chains": (True, True),
-}
+#: Whether pods that wait are urgent.
+MOVED = {"moves": False, "moves and victims": True}
 URGENT = {
     "one priority, resources": UrgentShape((1000,), rules=False),
     "one priority": UrgentShape((1000,)),
@@ -102,16 +96,15 @@ def urgent(case: str, draws: int, seed: int) -> Row:
 
 def moved(case: str, draws: int, seed: int) -> Row:
     """Rounds in which pods move for waiting ones, or leave too."""
-    urgent_ones, chains = MOVED[case]
     worse = fewer = moves = leaving = 0
     seconds = 0.0
     for number in range(draws):
-        drawn = move_rounds.draw_moves(seed + number, urgent=urgent_ones)
+        drawn = move_rounds.draw_moves(seed + number, urgent=MOVED[case])
         scenario = drawn.scenario()
         before = time.process_time()
         result = plan_scenario(scenario, NOW, reschedule=True).result
         seconds += time.process_time() - before
-        best, ours = move_rounds.best_standing(drawn, chains=chains), move_rounds.standing_of(drawn, result)
+        best, ours = move_rounds.best_standing(drawn), move_rounds.standing_of(drawn, result)
         worse += best < ours
         fewer += best < ours and best[0] == ours[0] and best[:3] < ours[:3]
         moves += best < ours and best[:3] == ours[:3]

@@ -61,7 +61,6 @@ METHODS: Mapping[str, Method] = {
     "few pods together": Method(JointSearch, "improve", lambda _: False),
     "patterns": Method(PatternSearch, "improve", lambda *_: None),
     "other sets to move": Method(move_search.MoveSearch, "place", 0, (move_search, "_MOST_RETRIES")),
-    "chains of moves": Method(move_search.Chains, "_make_place", lambda *_: False),
     "smaller sets of a node": Method(victims, "_fewer", lambda *_: _WORST),
 }
 

@@ -92,12 +92,8 @@ def _standing(waiting: int, victims: Sequence[int], moves: int) -> MoveStanding:
     return waiting, max(victims, default=_NOBODY), sum(priority + _ABOVE_ALL for priority in victims), moves
 
 
-def best_standing(drawn: MoveRound, *, chains: bool) -> MoveStanding:
-    """The same of the best plan, by trying every node for every pod.
-
-    Args:
-        chains: whether a pod may take room that another one left before; else all have their room before any leaves.
-    """
+def best_standing(drawn: MoveRound) -> MoveStanding:
+    """The same of the best plan, by trying every node for every pod: each that moves has room before any leaves."""
     homes = [node for node, _, _ in drawn.running]
     start = _left(drawn, homes)
     best = _standing(_waiting(drawn, start), (), 0)
@@ -112,12 +108,7 @@ def best_standing(drawn: MoveRound, *, chains: bool) -> MoveStanding:
         left = _left(drawn, nodes)
         if min(left) < 0:
             continue
-        if chains:
-            without = [_GONE if number in gone else home for number, home in enumerate(homes)]
-            reachable = _in_some_order(drawn, nodes, moved, _left(drawn, without))
-        else:
-            reachable = _at_once(drawn, nodes, moved, start)
-        if reachable:
+        if _at_once(drawn, nodes, moved, start):
             best = min(best, _standing(_waiting(drawn, left), victims, len(moved)))
     return best
 
@@ -150,17 +141,3 @@ def _at_once(drawn: MoveRound, nodes: Sequence[int], moved: Sequence[int], start
     for number in moved:
         room[nodes[number]] -= drawn.running[number][1]
     return min(room) >= 0
-
-
-def _in_some_order(drawn: MoveRound, nodes: Sequence[int], moved: Sequence[int], room: Sequence[int]) -> bool:
-    if not moved:
-        return True
-    for number in moved:
-        home, cpu, _ = drawn.running[number]
-        if cpu <= room[nodes[number]]:
-            after = list(room)
-            after[nodes[number]] -= cpu
-            after[home] += cpu
-            if _in_some_order(drawn, nodes, [other for other in moved if other != number], after):
-                return True
-    return False

@@ -157,11 +157,10 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     Attributes:
         for_pods: positions in ``pending``: the pods that it leaves for.
-        to: the node where room for its replacement is free now, or once ``after`` have left, and reserved; "": none.
+        to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
-        after: keys of the running pods whose room on ``to`` its replacement takes: it leaves once they are gone.
     """
 
     key: str
@@ -173,7 +172,6 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reason: str = ""
     by_controller: bool = False
     gain: int = 0
-    after: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, eviction: Eviction, positions: Mapping[str, int]) -> PlanEviction:
@@ -188,7 +186,6 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
             eviction.reason,
             eviction.by_controller,
             eviction.gain,
-            eviction.after,
         )
 
 

@@ -1,12 +1,10 @@
-"""The page says which devices a node has free, what a pod claims, and who of a chain of moves leaves first."""
+"""The page says which devices a node has free, and what a pod claims."""
 
 import json
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import BrowserContext, expect
 from support.browser import PATIENCE, Watched, viewing, watched
-from support.chain_manifests import chain_of_moves
 from support.device_clusters import API, GPU, claiming, slice_of
 from support.scenario_state import manifest_node
 
@@ -53,17 +51,4 @@ def test_devices_of_a_node_and_claims_of_pods(context: BrowserContext, tmp_path:
         expect(facts).to_contain_text("gpu: 3 of class gpu, not allocated (waits-gpu)")
         why = page.get_by_label("Why it waits")
         expect(why).to_contain_text("Claim gpu, request r asks for 3: 4 devices match, 2 are free.")
-    assert view.unexpected() == []
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("large", "default/web, after default/db"), ("web", "It leaves once others have: default/db.")],
-)
-def test_a_chain_says_who_leaves_first(context: BrowserContext, tmp_path: Path, name: str, said: str) -> None:
-    """On the page of the pod that comes, and on that of the one which leaves later."""
-    with viewing("-f", dump(tmp_path, *chain_of_moves())) as address:
-        view = watched(context, address)
-        open_pod(view, name)
-        expect(view.page.locator(".pod-page")).to_contain_text(said)
     assert view.unexpected() == []

@@ -192,7 +192,6 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
         "to": "",
         "reason": "",
         "gain": 0,
-        "after": [],
         "acts": True,
     }
     assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]

@@ -51,25 +51,6 @@ async def test_a_pod_is_moved(scene: ClusterScenario, scheduler: str) -> None:
     assert await count(scene.operator, "thalweg_moves_total", "replaced") == replaced + 1
 
 
-@BOTH
-async def test_a_chain_of_moves(scene: ClusterScenario, scheduler: str) -> None:
-    """The pod of b goes to c, then that of a to b, and then the large pod comes: only room makes this order."""
-    await scene.policy("own", selects={"podSelector": {}}, rescheduling=ACT)
-    await scene.nodes("b", cpu="2")
-    await scene.replica("db", "1", scheduler=scheduler)
-    await scene.nodes("a", cpu="4")
-    await scene.replica(scheduler=scheduler)
-    await scene.nodes("c", cpu="1")
-    replaced = await count(scene.operator, "thalweg_moves_total", "replaced")
-    await large_pod(scene, scheduler)
-    assert await scene.node_of("large") == "a"
-    names = [each["metadata"]["name"] for each in await scene.pods()]
-    nodes = {name.partition("-")[0]: await scene.node_of(name) for name in names}
-    assert nodes == {"db": "c", "web": "b", "large": "a"}
-    assert len(scene.history.deleted) == 2
-    assert await count(scene.operator, "thalweg_moves_total", "replaced") == replaced + 2
-
-
 async def test_a_move_is_proposed(scene: ClusterScenario) -> None:
     """The policy's status says what would be moved, for whom and where to; nothing is done."""
     moved = await fragmented(scene, SCHEDULER_NAME, {**ACT, "mode": "Propose"})

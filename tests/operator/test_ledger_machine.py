@@ -220,8 +220,7 @@ class AnyMachine(SteeredPods):
                 and each.pod_class.priority <= pod.pod_class.priority
                 and choose.random() < (0.8 if each.node_name == node else 0.2)
             )
-            chains = tuple(self._in_chain(choose, each, victims) for each in victims)
-            placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, chains, saving=0)
+            placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, victims, saving=0)
             plan.placements.append(placement)
         waiting = {each.atomic_group for each in plan.placements if each.victims} - {""}
         plan.placements = [
@@ -251,14 +250,6 @@ class AnyMachine(SteeredPods):
         kind = EvictionKind.PREEMPTION if lower else EvictionKind.MIGRATION
         to = choose.choice(NODES) if kind is EvictionKind.MIGRATION or choose.random() < 0.5 else ""
         return PlanEviction(pod.key, pod.uid, pod.node_name, kind, to=to)
-
-    @staticmethod
-    def _in_chain(choose: random.Random, eviction: PlanEviction, victims: tuple[PlanEviction, ...]) -> PlanEviction:
-        """The replacement of a moved pod may take the room that moved pods leave whose names come before."""
-        if eviction.kind is not EvictionKind.MIGRATION or choose.random() < 0.5:
-            return eviction
-        moved = (each for each in victims if each.kind is EvictionKind.MIGRATION and each.node == eviction.to)
-        return msgspec.structs.replace(eviction, after=tuple(each.key for each in moved if each.key < eviction.key))
 
     @precondition(lambda self: self.world.writes)
     @rule()

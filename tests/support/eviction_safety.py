@@ -105,30 +105,17 @@ def check_order(snapshot: Snapshot, result: RoundResult) -> None:
 
 
 def carry_out(snapshot: Snapshot, placements: Iterable[Placement], evictions: Iterable[Eviction]) -> Snapshot:
-    """Placements without victims, then reserved replacements, then evictions, then the others; all filters pass.
-
-    In a chain of moves those leave first whose room a replacement takes; all others are still there then.
-    """
+    """Placements without victims, then reserved replacements, then evictions, then the others; all filters pass."""
     carried = Carried(snapshot)
     for placement in placements:
         if not placement.victims:
             _place(carried, placement, carried.now())
-    rest, named = list(evictions), {key for each in evictions for key in each.after}
-    gone: set[str] = set()
-    while rest:
-        wave = [each for each in rest if gone.issuperset(each.after)]
-        assert wave, "pods wait for each other to leave"
-        for each in wave:
-            if each.to:
-                _reserve(carried, each)
-        for each in wave:
-            if each.pod.key in named:
-                carried.leave(each.pod)
-                gone.add(each.pod.key)
-        rest = [each for each in rest if each not in wave]
-    for each in evictions:
-        if each.pod.key not in named:
-            carried.leave(each.pod)
+    leavers = list(evictions)
+    for each in leavers:
+        if each.to:
+            _reserve(carried, each)
+    for each in leavers:
+        carried.leave(each.pod)
     for placement in placements:
         if placement.victims:
             _place(carried, placement, carried.now())
@@ -197,11 +184,7 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
     for each in result.evictions:
         if each.pod.gang or each.gain or each.kind is EvictionKind.RULE:
             continue
-        rest = [
-            replace(other, after=tuple(key for key in other.after if key != each.pod.key))
-            for other in result.evictions
-            if other is not each
-        ]
+        rest = [other for other in result.evictions if other is not each]
         placements = [
             replace(placement, victims=tuple(key for key in placement.victims if key != each.pod.key))
             for placement in result.placements

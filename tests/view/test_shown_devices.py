@@ -1,4 +1,4 @@
-"""What the view shows of devices and of chains: numbers of nodes, claims of pods, and who leaves first."""
+"""What the view shows of devices: numbers of nodes, and claims of pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 
 import msgspec
 import pytest
-from support.chain_manifests import chain_of_moves
 from support.device_clusters import API, GPU, claiming, slice_of
 from support.scenario_state import NOW, manifest_node, scenario_of
 from thalweg_view.pictures import node_devices
@@ -110,25 +109,3 @@ def test_a_claim_that_is_not_there_yet() -> None:
     asks = ["all of class gpu", "2 of class new or 2 of class old"]
     assert answer_pod(data, PodQuery("default", "p"), ALL).claims == [PodClaimRow("gpu", "p-gpu", asks)]
     assert answer_pod(data, PodQuery("default", "q"), ALL).claims == [PodClaimRow("gpu")]
-
-
-def test_who_leaves_first() -> None:
-    """The page of the pod that comes, and that of the pod which leaves later, say so."""
-    data = planned(scenario_of(chain_of_moves()))
-    large, web, db = (answer_pod(data, PodQuery("default", name), ALL) for name in ("large", "web", "db"))
-    assert large.victims_after == {"default/web": ["default/db"]}
-    assert (web.leaves_after, db.leaves_after) == (["default/db"], [])
-
-
-def test_who_leaves_first_is_told_to_those_who_may_see_it() -> None:
-    """The first of the chain is in another namespace."""
-    moved = json.loads(json.dumps(chain_of_moves()))
-    for manifest in moved:
-        if manifest["metadata"]["name"] == "db":
-            manifest["metadata"]["namespace"] = "hidden"
-    data = planned(scenario_of(moved))
-    own = AnswerContext(NOW, sees=lambda name: name == "default")
-    large, web = (answer_pod(data, PodQuery("default", name), own) for name in ("large", "web"))
-    assert (large.victims, large.other_victims, large.victims_after) == (["default/web"], 1, {})
-    assert web.leaves == "Migration"
-    assert web.leaves_after == []

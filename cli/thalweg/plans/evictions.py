@@ -35,7 +35,6 @@ def as_planned(evictions: Iterable[Eviction]) -> list[PlannedEviction]:
             eviction.to,
             eviction.reason,
             eviction.gain,
-            list(eviction.after),
         )
         for eviction in evictions
     ]

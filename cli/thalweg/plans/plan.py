@@ -185,14 +185,10 @@ def _show_pods(console: Console, answer: PlanAnswer) -> None:
 def _show_evictions(console: Console, title: str, evictions: list[PlannedEviction]) -> None:
     if evictions:
         rows = [
-            (leaver.pod, leaver.node, some(leaver.for_pods) or "-", _to(leaver), why(leaver.kind, leaver.reason))
+            (leaver.pod, leaver.node, some(leaver.for_pods) or "-", leaver.to or "-", why(leaver.kind, leaver.reason))
             for leaver in evictions[:MAX_ROWS]
         ]
         _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(evictions))
-
-
-def _to(leaver: PlannedEviction) -> str:
-    return f"{leaver.to or '-'} after {some(leaver.after)}" if leaver.after else leaver.to or "-"
 
 
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:

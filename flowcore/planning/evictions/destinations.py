@@ -1,7 +1,6 @@
 """Where the replacements of pods that leave go: nodes that have room now, before anybody leaves.
 
-So no move waits for another one: every destination is reserved before the first eviction. Room that others must leave
-first is for chains of moves (moves/chains.py).
+So no move waits for another one: every destination is reserved before the first eviction.
 """
 
 from __future__ import annotations

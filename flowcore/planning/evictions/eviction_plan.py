@@ -19,12 +19,9 @@ from flowcore.planning.evictions.domains import place_in_domains
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
-from flowcore.planning.evictions.moves import ANY_PLACES, CHAINS, FREE_PLACES
 from flowcore.planning.evictions.order import (
     ArrivalOrder,
-    earlier,
     first_rejected,
-    in_waves,
     order_arrivals,
     plain_demands,
     waited_for,
@@ -280,11 +277,9 @@ class _EvictionRound:
             is_last: there is no lower one, whose pods might need what a better choice of victims takes.
         """
         checkpoint, priority = self._state.checkpoint(), level[0].priority
-        # Moves have limits: a chain takes several, so it comes after the moves of all others of the level.
-        for waves in (FREE_PLACES, CHAINS) if self._moves.any else (ANY_PLACES,):
-            for waiting in level:
-                self._place(search, waiting, waves)
-                self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
+        for waiting in level:
+            self._place(search, waiting)
+            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
         others_leave = self._moves.any or self._reclaims is not None
         is_simple = (
             is_last
@@ -318,8 +313,8 @@ class _EvictionRound:
         prices[residents.running_count :] = 0
         return prices
 
-    def _place(self, search: Search, waiting: Waiting, waves: range = ANY_PLACES) -> None:
-        """Places what waits; ``waves``: of moves for pods that evict nobody, others have all before they preempt."""
+    def _place(self, search: Search, waiting: Waiting) -> None:
+        """Places what waits."""
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
         if waiting.group < 0:
             ((demand, pods),) = waiting.demands
@@ -328,26 +323,18 @@ class _EvictionRound:
             may_evict = self._any_evictable(waiting)
             preempting = [pod for pod in left if may_evict and may_preempt(pod, policy, now)]
             others = [pod for pod in left if not (may_evict and may_preempt(pod, policy, now))]
-            if waves != CHAINS:
-                search.place_all(demand, preempting, preempts=True)
+            search.place_all(demand, preempting, preempts=True)
             if others:
-                search.place_all(demand, others, preempts=False, waves=waves)
+                search.place_all(demand, others, preempts=False)
             return
         preempts = self._any_evictable(waiting) and self._may_all_preempt(waiting)
-        if waiting.demands[0][1][0].key in arrived or (preempts and waves == CHAINS):
+        if waiting.demands[0][1][0].key in arrived:
             return
-        if waves == CHAINS and not search.may_chain(self._highest(waiting)):
-            return  # it was tried without
-        if preempts or waves == CHAINS:
-            waves = ANY_PLACES  # it has none of the places that it was tried on
         if waiting.needs_domain:
-            place_in_domains(self._problem, self._state, search, self._tries, waiting, waves, preempts=preempts)
+            place_in_domains(self._problem, self._state, search, self._tries, waiting, preempts=preempts)
             return
         checkpoint = self._state.checkpoint()
-        if not all(
-            search.place_all(demand, pods, preempts=preempts, waves=waves) == len(pods)
-            for demand, pods in waiting.demands
-        ):
+        if not all(search.place_all(demand, pods, preempts=preempts) == len(pods) for demand, pods in waiting.demands):
             self._state.roll_back(checkpoint)
 
     def _any_evictable(self, waiting: Waiting) -> bool:
@@ -655,7 +642,6 @@ class _EvictionRound:
     def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
         """Who leaves; ``instead``: see ``_older_stay``."""
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
-        leavers = ((resident, state.leaving[resident]) for resident in in_waves(state))
         return tuple(
             Eviction(
                 state.residents.pods[resident],
@@ -665,9 +651,8 @@ class _EvictionRound:
                 leaving.reason,
                 leaving.by_controller,
                 leaving.gain,
-                tuple(state.residents.pods[each].key for each in earlier(state, resident)),
             )
-            for resident, leaving in leavers
+            for resident, leaving in state.leaving.items()
             if leaving.kind is not None
         )
 

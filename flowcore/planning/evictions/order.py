@@ -1,7 +1,6 @@
 """The order in which a plan with evictions is carried out: pods that come at once, and pods that wait for victims.
 
-Those who come at once are placed first. Replacements have their room then, or once others of the plan have left. All
-victims leave, and the others come.
+Those who come at once are placed first, and replacements have their room then. All victims leave, and the others come.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int
     """Numbers of the victims that each pod waits for, by the pod's key.
 
     These are the leavers of its node; where rules decide about it, also leavers whose node gains no pod, or all
-    where these do not suffice. Of a chain of moves all are waited for.
+    where these do not suffice.
     """
     # Who leaves for gain goes by itself: the plan held before.
     leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None and not leaving.gain]
@@ -87,36 +86,8 @@ def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int
             chosen = [*chosen, *by_node.get(_NO_NODE, ())]
             if not chosen or not _passes(state, arrival, _before(state, before, chosen)):
                 chosen = leavers
-        waited[arrival.pod.key] = _with_earlier(state, chosen)
+        waited[arrival.pod.key] = tuple(chosen)
     return waited
-
-
-def earlier(state: EvictionState, resident: int) -> list[int]:
-    """Residents that leave before the replacement of one that leaves comes: it takes their room."""
-    return [each for each in state.before_place.get(resident, ()) if each in state.leaving]
-
-
-def in_waves(state: EvictionState) -> list[int]:
-    """All that leave, in their order, but each after those whose room its replacement takes."""
-    waves: dict[int, int] = {}
-
-    def wave(resident: int) -> int:
-        if resident not in waves:
-            waves[resident] = 1 + max((wave(each) for each in earlier(state, resident)), default=0)
-        return waves[resident]
-
-    return sorted(state.leaving, key=wave)
-
-
-def _with_earlier(state: EvictionState, chosen: Sequence[int]) -> tuple[int, ...]:
-    """Residents that leave, and those that leave before one of them does."""
-    known = dict.fromkeys(chosen)
-    waiting = list(chosen)
-    while waiting:
-        more = [each for each in earlier(state, waiting.pop()) if each not in known]
-        known |= dict.fromkeys(more)
-        waiting += more
-    return tuple(known)
 
 
 def _before(

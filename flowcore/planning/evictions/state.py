@@ -30,14 +30,12 @@ class Leaving:
         kind: why; None: a placement that is taken back.
         for_pods: keys of the pods that it leaves for.
         to: the node where its replacement goes; -1: none.
-        frees: number of another resident that leaves, whose replacement takes the room that this one leaves; -1: none.
         reason, by_controller, gain: see Eviction.
     """
 
     kind: EvictionKind | None
     for_pods: list[str] = field(default_factory=list)
     to: int = -1
-    frees: int = -1
     reason: str = ""
     by_controller: bool = False
     gain: int = 0
@@ -79,8 +77,8 @@ class EvictionState:
 
     Attributes:
         free: int64[N, R], free once all victims have left and all arrivals have come.
-        free_now: int64[N, R], free before any victim leaves; arrivals that wait for no victim are counted. Of a
-            replacement that takes the room of pods that leave before it, only what they do not free counts.
+        free_now: int64[N, R], free before any victim leaves; arrivals that wait for no victim are counted, and all
+            replacements.
         leaving: by number of the resident.
         arrivals: in the order of the decisions.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.
@@ -88,7 +86,6 @@ class EvictionState:
         moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
             ``share_key``.
         changes: how many decisions there were, those included that took others back.
-        before_place: by resident that leaves, those that leave before its replacement comes, which takes their room.
     """
 
     def __init__(
@@ -112,9 +109,6 @@ class EvictionState:
         self.leaving_by_gang: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
         self.changes = 0
-        #: By resident that leaves, int64[R]: what its replacement takes of what is free now.
-        self._taken_now: dict[int, Int64s] = {}
-        self.before_place: dict[int, list[int]] = {}
         #: int64[N], the number of each node's last change.
         self._changed_at = np.zeros(len(self.free), dtype=np.int64)
         self._undo: list[Callable[[], None]] = []
@@ -181,26 +175,23 @@ class EvictionState:
         *,
         reason: str = "",
         by_controller: bool = False,
-        frees: int = -1,
     ) -> None:
-        """A resident leaves that stays so far; ``frees``: see ``Leaving``."""
+        """A resident leaves that stays so far."""
         residents, pod = self.residents, self.residents.pods[resident]
         node, usage = int(residents.nodes[resident]), residents.usage[resident]
         runs = residents.is_running(resident)
         self.leaving[resident] = Leaving(
-            kind if runs else None, list(for_pods), frees=frees, reason=reason, by_controller=by_controller
+            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
         )
         self._add_room(node, usage, now=not runs)  # a placement is not there yet
         if runs:
             self._count(pod.budgets, pod.gang, -1)
-        self._leaves_before(resident, frees, leaves=True)
 
         def undo() -> None:
             del self.leaving[resident]
             self._add_room(node, -usage, now=not runs)
             if runs:
                 self._count(pod.budgets, pod.gang, 1)
-            self._leaves_before(resident, frees, leaves=False)
 
         self._undo.append(undo)
 
@@ -211,55 +202,18 @@ class EvictionState:
             self.leaving_by_gang[gang] -= sign
 
     def reserve_replacement(self, resident: int, node: int, *, is_move: bool) -> None:
-        """The replacement of a pod that leaves takes room on another node.
-
-        That is room which is free now, or which others leave there before it (``Leaving.frees``).
-        """
-        leaving = self.leaving[resident]
+        """The replacement of a pod that leaves takes room on another node, which is free now."""
+        leaving, usage = self.leaving[resident], self.residents.usage[resident]
         leaving.to = node
-        self._taken_now[resident] = self._takes_now(resident)
-        self._add_room(node, -self.residents.usage[resident], now=False)
-        self.free_now[node] -= self._taken_now[resident]
+        self._add_room(node, -usage)
 
         def undo() -> None:
-            self._give_place_back(resident, leaving)
+            self._add_room(node, usage)
             leaving.to = -1
 
         self._undo.append(undo)
         if is_move:
             self.count_move(resident)
-
-    def _give_place_back(self, resident: int, leaving: Leaving) -> None:
-        self._add_room(leaving.to, self.residents.usage[resident], now=False)
-        self.free_now[leaving.to] += self._taken_now.pop(resident)
-
-    def _takes_now(self, resident: int, staying: Collection[int] = ()) -> Int64s:
-        """int64[R]: what a replacement takes of what is free now; ``staying``: these do not leave before it."""
-        taken: Int64s = self.residents.usage[resident]
-        before = [each for each in self.before_place.get(resident, ()) if each not in staying]
-        return np.maximum(taken - self.residents.usage[before].sum(axis=0), 0) if before else taken
-
-    def _leaves_before(self, resident: int, later: int, *, leaves: bool) -> None:
-        """Whether a resident leaves before the replacement of another one comes, ``later``; -1: of none."""
-        if later < 0:
-            return
-        before = self.before_place.setdefault(later, [])
-        (before.append if leaves else before.remove)(resident)
-        if later in self._taken_now:
-            node, taken = self.leaving[later].to, self._taken_now[later]
-            self._taken_now[later] = self._takes_now(later)
-            self.free_now[node] += taken - self._taken_now[later]
-            self.changes += 1
-            self._changed_at[node] = self.changes
-
-    def places_hold(self, staying: Collection[int]) -> bool:
-        """Whether each replacement has its place all the same if these stay, whose room it was to take."""
-        for resident in {self.leaving[each].frees for each in staying}.difference(staying):
-            if resident in self._taken_now:
-                more = self._takes_now(resident, staying) - self._taken_now[resident]
-                if ((more > 0) & (more > self.free_now[self.leaving[resident].to])).any():
-                    return False
-        return True
 
     def count_move(self, resident: int) -> None:
         """A pod that leaves counts for the limits of moves."""
@@ -293,9 +247,8 @@ class EvictionState:
         residents, pod = self.residents, self.residents.pods[resident]
         node, usage = int(residents.nodes[resident]), residents.usage[resident]
         self._add_room(node, -usage, now=not residents.is_running(resident))
-        self._leaves_before(resident, leaving.frees, leaves=False)
         if leaving.to >= 0:
-            self._give_place_back(resident, leaving)
+            self._add_room(leaving.to, usage)
             if leaving.kind is EvictionKind.MIGRATION:
                 self.moves.subtract(_counted_move(pod))
         if residents.is_running(resident):
@@ -314,15 +267,9 @@ class EvictionState:
 
     def leave_again(self, resident: int, leaving: Leaving) -> None:
         """Undoes ``stay``."""
-        self.let_leave(resident, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods, frees=leaving.frees)
+        self.let_leave(resident, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
         if leaving.to >= 0:
             self.reserve_replacement(resident, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
-
-    def stay_for_good(self, residents: Iterable[int]) -> None:
-        """Residents that stay do not leave again: nobody has to leave before their replacements come."""
-        for resident in residents:
-            for before in self.before_place.pop(resident, ()):
-                self.leaving[before].frees = -1
 
     def put_in_order(self, residents: Iterable[int]) -> None:
         """Residents that leave do so in this order, after all others; this cannot be rolled back."""

@@ -30,11 +30,7 @@ def _take_some_back(state: EvictionState, holds: Callable[[], bool]) -> bool:
         for resident, leaving in state.leaving.items()
         if leaving.kind is not EvictionKind.RULE and pods[resident].key not in arrived
     )
-    # Who leaves for the place of another one is asked about after that one.
-    order = sorted(
-        for_others,
-        key=lambda resident: (_links_before(state, resident), -pods[resident].priority, pods[resident].started or 0.0),
-    )
+    order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
     done: set[int] = set()
     any_stays = False
     asked: dict[int, Int64s] = {}
@@ -54,17 +50,8 @@ def _take_some_back(state: EvictionState, holds: Callable[[], bool]) -> bool:
             for member in eviction:
                 state.leave_again(member, before[member])
         else:
-            state.stay_for_good(eviction)
             any_stays = True
     return any_stays
-
-
-def _links_before(state: EvictionState, resident: int) -> int:
-    """How many others there are in a chain of moves between a resident and a waiting pod."""
-    links = 0
-    while (resident := state.leaving[resident].frees) in state.leaving:
-        links += 1
-    return links
 
 
 def _together(state: EvictionState, resident: int) -> Sequence[int]:
@@ -85,8 +72,6 @@ def _enough(state: EvictionState, eviction: Sequence[int], asked: Mapping[int, I
     Args:
         asked: for each node that pods come to, int64[R], what they ask for.
     """
-    if not state.places_hold(eviction):
-        return False
     residents = state.residents
     rest: dict[int, Int64s] = {}
     for member in eviction:

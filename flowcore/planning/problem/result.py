@@ -67,11 +67,10 @@ class Eviction:
 
     Attributes:
         for_pods: keys of the pods that it leaves for.
-        to: the node where room for its replacement is free now, or once ``after`` have left, and reserved; "": none.
+        to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
         gain: of a move for gain: what its node costs it now less what ``to`` costs it then; 0: it leaves for others.
-        after: keys of the running pods whose room on ``to`` its replacement takes: it leaves once they are gone.
     """
 
     pod: RunningPod
@@ -81,7 +80,6 @@ class Eviction:
     reason: str = ""
     by_controller: bool = False
     gain: int = 0
-    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,6 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
-        after: who leaves first: its replacement takes their room on ``to``.
         acts: whether it is carried out; not so if it leaves for pods that are only observed, or is only proposed.
     """
 
@@ -115,7 +114,6 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     to: str
     reason: str = ""
     gain: int = 0
-    after: list[str] = []
     acts: bool = False
 
 
@@ -310,7 +308,6 @@ def _eviction(
         _node(eviction.to, context),
         redacted(eviction.reason),
         eviction.gain,
-        _named(eviction.after, context),
     )
 
 

@@ -137,12 +137,12 @@ class LedgerChecks:
         reservations, waiting = self._ledger.reservations, self._cluster.waiting
         for key, each in reservations.items():
             assert each.pod.key == key
-            if each.phase is Phase.AWAITING_REPLACEMENT or key in self._state.moves.awaited:
-                assert each.phase in (Phase.AWAITING_REPLACEMENT, Phase.AWAITING_VICTIM)
+            if each.phase is Phase.AWAITING_REPLACEMENT:
                 assert each.owner is not Owner.OTHERS
                 assert key in self._state.moves.awaited
                 assert key not in self._cluster.pods
             else:
+                assert key not in self._state.moves.awaited
                 assert key in waiting, f"{key} is reserved and does not wait"
                 assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
             assert each.phase in (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT) or not each.victims

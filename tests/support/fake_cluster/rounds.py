@@ -104,9 +104,7 @@ class Rounds(ApiServer):
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
         evictions = {
-            each.pod.key: PlanEviction(
-                each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to, after=each.after
-            )
+            each.pod.key: PlanEviction(each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to)
             for each in result.evictions
         }
         leaving = {

@@ -56,14 +56,12 @@ function Placed({ pod }) {
   return html`
     <section class="card">
       ${pod.leaves ? html`<${Leaves} pod=${pod} />` : null}
-      ${pod.leavesAfter.length ? html`<p>It leaves once others have: <${Keys} keys=${pod.leavesAfter} />.</p>` : null}
       ${pod.state === "Planned" ? html`<p>The round places it on <b>${pod.node}</b> at a price of ${count(pod.price)}.</p>` : null}
       ${pod.state === "Running" && !pod.leaves ? html`<p>It runs on <b>${pod.node}</b>.</p>` : null}
       ${pod.proposedTo ? html`<p>Its policy proposes to move it to <b>${pod.proposedTo}</b>${pod.reason ? `: ${pod.reason}` : ""}.</p>` : null}
       ${pod.victims.length || pod.otherVictims ? html`
         <h2>Pods that leave for it</h2>
-        <ul>${pod.victims.map((each) => html`
-          <li><${PodLink} pod=${each} />${pod.victimsAfter[each] ? html`, after <${Keys} keys=${pod.victimsAfter[each]} />` : null}</li>`)}
+        <ul>${pod.victims.map((each) => html`<li><${PodLink} pod=${each} /></li>`)}
           ${pod.otherVictims ? html`<li>${pod.otherVictims} of namespaces that you may not read</li>` : null}</ul>` : null}
     </section>`;
 }

@@ -35,11 +35,9 @@ class PodAnswer(msgspec.Struct, rename="camel"):
         price: of the planned placement.
         position, code, reason: see ``waiting.WaitingPod``.
         victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
-        victims_after: by key of a victim in a chain of moves: those that leave before it and that may be seen.
         leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
         leaves_for: keys of the pods that it leaves for and that may be seen; ``leaves_for_others``: how many others.
         leaves_to: the node where room for its replacement is reserved; "": none.
-        leaves_after: keys of the pods that leave before it and that may be seen: its replacement takes their room.
         claims: to devices, of the newest state.
         ungoverned: who binds it, if no policy governs it and it has no node; "": a policy does.
         proposed_to: the node that its policy proposes to move it to; "": none. ``reason`` says why, if it is for gain.
@@ -63,12 +61,10 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     reason: str = ""
     victims: list[str] = []
     other_victims: int = 0
-    victims_after: dict[str, list[str]] = {}
     leaves: str = ""
     leaves_for: list[str] = []
     leaves_for_others: int = 0
     leaves_to: str = ""
-    leaves_after: list[str] = []
     claims: list[PodClaimRow] = []
     proposed_to: str = ""
     ungoverned: str = ""
@@ -101,7 +97,6 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         answer.leaves_for_others = len(gainers) - len(answer.leaves_for)
         answer.state, answer.node = "Running", evicted.node
         answer.leaves, answer.leaves_to = evicted.kind.value, context.node(evicted.to) if evicted.to else ""
-        answer.leaves_after = context.visible(evicted.after)
         answer.reason = Reasons(data, plan, context).text(evicted.reason)
     elif proposed is not None and answer.state == "Running":
         answer.proposed_to = context.node(proposed.to)
@@ -147,5 +142,3 @@ def _add_planned(answer: PodAnswer, plan: PlanDocument, place: int, context: Ans
     victims = [each for each in plan.evictions if place in each.for_pods]
     answer.victims = context.visible(each.key for each in victims)
     answer.other_victims = len(victims) - len(answer.victims)
-    after = {each.key: context.visible(each.after) for each in victims if context.may_name(each.key)}
-    answer.victims_after = {key: before for key, before in after.items() if before}

@@ -51,7 +51,6 @@ def place_in_domains(
     search: Search,
     tries: DomainTries,
     waiting: Waiting,
-    waves: range,
     *,
     preempts: bool,
 ) -> None:
@@ -59,7 +58,6 @@ def place_in_domains(
 
     Args:
         tries: those of the round.
-        waves: how many of those that move may leave one after the other.
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
     start, gangs, group = state.checkpoint(), _turns(problem, state, waiting), waiting.group
@@ -67,7 +65,7 @@ def place_in_domains(
     whole = _as_one(gangs, waiting)
 
     def search_for(chosen_gangs: _ChoosingGangs, most: int) -> _Plan | None:
-        this = _DomainEvictions(problem, state, search, tries, waiting, chosen_gangs, waves, preempts=preempts)
+        this = _DomainEvictions(problem, state, search, tries, waiting, chosen_gangs, preempts=preempts)
         best = this.best(most, tries.for_better(group))
         # A plan has one try for each gang at least.
         tries.use(group, this.tries_to_find - (len(chosen_gangs) if best else 0))
@@ -121,12 +119,11 @@ class _DomainEvictions:
         tries: DomainTries,
         waiting: Waiting,
         gangs: _ChoosingGangs,
-        waves: range,
         *,
         preempts: bool,
     ) -> None:
         self._problem, self._state, self._search, self._shared = problem, state, search, tries
-        self._waves, self._preempts = waves, preempts
+        self._preempts = preempts
         self._counts = {demand: len(pods) for demand, pods in waiting.demands}
         self._gangs = gangs
         last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
@@ -227,10 +224,7 @@ class _DomainEvictions:
     def _place_due(self, place: int) -> bool:
         """Places the pods that wait for nobody else to choose. Whether all of them got a node."""
         return all(
-            self._search.place_all(
-                number, pods, preempts=self._preempts, nodes=self._nodes.get(number), waves=self._waves
-            )
-            == len(pods)
+            self._search.place_all(number, pods, preempts=self._preempts, nodes=self._nodes.get(number)) == len(pods)
             for number, pods in self._due[place]
         )
 

@@ -1,5 +1,5 @@
-"""Moves for waiting pods: others leave a node for places that are free, or that are left for them."""
+"""Moves for waiting pods: others leave a node for places that are free."""
 
-from flowcore.planning.evictions.moves.move_search import ANY_PLACES, CHAINS, FREE_PLACES, MoveSearch
+from flowcore.planning.evictions.moves.move_search import MoveSearch
 
-__all__ = ["ANY_PLACES", "CHAINS", "FREE_PLACES", "MoveSearch"]
+__all__ = ["MoveSearch"]

@@ -17,7 +17,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
-from flowcore.planning.evictions.moves import ANY_PLACES, MoveSearch
+from flowcore.planning.evictions.moves import MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.residents import VictimsKey, victims_key
 from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
@@ -77,28 +77,22 @@ class Search:
         *,
         preempts: bool,
         nodes: Bools | None = None,
-        waves: range = ANY_PLACES,
     ) -> int:
         """Places as many of these pods of a demand as possible, in their order; returns how many.
 
         Args:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
-            waves: how many of those that move may leave one after the other.
         """
         lost_work = self._lost_work() if preempts and self._counts_lost_work(demand) else None
         this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
-            took = self._place_next(this, pods[placed:], waves, preempts=preempts)
+            took = self._place_next(this, pods[placed:], preempts=preempts)
             if not took:
                 break
             placed += took
         return placed
-
-    def may_chain(self, priority: int) -> bool:
-        """Whether any pod could be the first of a chain of moves for pods of a priority."""
-        return self._moves.any and self._move_search.may_begin(priority)
 
     def may_leave(self, priority: int, *, preempts: bool) -> Bools:
         """bool[V]: residents that may leave for a pod of a priority, but for budgets, gangs and limits of moves.
@@ -169,14 +163,14 @@ class Search:
             self._fit_checks[demand, ruled] = check
         return check
 
-    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], waves: range, *, preempts: bool) -> int:
+    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
         node = this.with_room()
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
         if self._moves.any and this.moves_help:
-            if self._move_search.place(this, pods[0], waves):
+            if self._move_search.place(this, pods[0]):
                 return 1
             this.moves_help = False  # room for the moved only becomes less
         if not preempts:

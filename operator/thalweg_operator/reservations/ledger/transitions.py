@@ -53,16 +53,12 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (
         None,
         Phase.AWAITING_VICTIM,
-    ): "the pod, its gang or a replacement is to take the place of running ones; or a restart finds it nominated",
+    ): "the pod or its gang is to take the place of running ones; or a restart finds it nominated",
     (None, Phase.AWAITING_REPLACEMENT): "the plan has a node for the replacement of a pod that leaves",
     (None, Phase.HELD): "the pod is the replacement of one that leaves, and its place is reserved",
     (None, Phase.NOMINATED): "the watch shows our nomination, written before a restart",
     (None, Phase.FOREIGN): "the watch shows somebody else's nomination",
     (Phase.AWAITING_VICTIM, Phase.HELD): "all victims are gone or have ended",
-    (
-        Phase.AWAITING_VICTIM,
-        Phase.AWAITING_REPLACEMENT,
-    ): "in a chain of moves, the pods have left whose room the replacement takes",
     (
         Phase.HELD,
         Phase.BINDING,

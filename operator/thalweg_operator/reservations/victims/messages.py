@@ -12,7 +12,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
-from thalweg_operator.reservations.victims.replacements import is_place, place_key
+from thalweg_operator.reservations.victims.replacements import place_key
 
 #: Names in a message.
 _MAX_NAMED = 3
@@ -25,7 +25,7 @@ def named(pod: Pod, namespace: str) -> str:
 
 def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
     """Message to a victim."""
-    pods = [ledger.reservations[key].pod for key in waiting_pods(record)]
+    pods = [ledger.reservations[key].pod for key in sorted(record.for_pods)]
     names = joined([named(pod, record.pod.namespace) for pod in pods])
     if record.departure is Departure.REPLACEMENT:
         message = f"{names} replaces this pod."
@@ -44,19 +44,13 @@ def disruption_message(ledger: Ledger, record: VictimRecord) -> str:
     """Message of a victim's condition DisruptionTarget; "": that of its Event."""
     if record.departure is not Departure.PREEMPTION:
         return ""
-    scheduler = ledger.reservations[waiting_pods(record)[0]].pod.scheduler_name
+    scheduler = ledger.reservations[min(record.for_pods)].pod.scheduler_name
     return f"{scheduler}: preempting to accommodate a higher priority pod"
 
 
 def preemptors(record: VictimRecord) -> str:
     """For whom a victim leaves, for the log."""
-    return joined(waiting_pods(record))
-
-
-def waiting_pods(record: VictimRecord) -> list[str]:
-    """Keys of the pods that a victim leaves for; of places of replacements only where no pod waits for it."""
-    pods = sorted(key for key in record.for_pods if not is_place(key))
-    return pods or sorted(record.for_pods)
+    return joined(sorted(record.for_pods))
 
 
 def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:

@@ -43,7 +43,7 @@ def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
     record = ledger.victims.get(key)
     if record is not None:
         replaces = record.departure is Departure.REPLACEMENT
-        first = messages.named(ledger.reservations[messages.waiting_pods(record)[0]].pod, pod.namespace)
+        first = messages.named(ledger.reservations[min(record.for_pods)].pod, pod.namespace)
         reason = f"{first} already replaces {key}" if replaces else f"{key} already leaves for {first}"
         return Victim(unschedulable_reason=reason)
     victim = cluster.pods.get(key)

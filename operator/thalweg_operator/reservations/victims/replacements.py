@@ -2,9 +2,8 @@
 
 A replacement is made by the controller of the pod that leaves, after it leaves. So a placeholder has the reservation
 from before the eviction, in phase AWAITING_REPLACEMENT. The controller's next pod that is alike takes the place: it is
-HELD for the pod, and a round confirms it by every filter. In a chain of moves the place of a replacement waits for pods
-that leave before: it is in phase AWAITING_VICTIM until they are gone, and only then is the pod itself evicted. Nothing
-of this is written down: after a restart a replacement is placed like any other pod.
+HELD for the pod, and a round confirms it by every filter. Nothing of this is written down: after a restart a
+replacement is placed like any other pod.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from flowcore.planning.plan_document import PlanEviction
 from flowcore.rules.devices.pod_claims import ClaimRejection, asking_anew, claims_of
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import CountMove, Departure
-from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_after, fits_now, holds
+from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_now, holds
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
@@ -43,11 +42,6 @@ def place_key(victim: Pod) -> str:
     return f"{victim.key}~{victim.uid}"
 
 
-def is_place(key: str) -> bool:
-    """Whether a key is that of a place, and not of a pod."""
-    return "~" in key
-
-
 # --- before the eviction ---
 
 
@@ -63,35 +57,19 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlanEviction], gener
         Keys of the new reservations; None: a pod that is moved has no place any more, and nothing is reserved.
     """
     reserved: list[str] = []
-    by_key = {eviction.key: eviction for eviction in evictions}
     for eviction in evictions:
         victim = state.cluster.pods.get(eviction.key)
-        if victim is not None and victim.uid != eviction.uid:
-            victim = None
-        if eviction.after and (victim is None or not stays(state.cluster, victim)):
-            break  # it leaves by itself: those before it would leave in vain
-        if not eviction.to or victim is None or place_key(victim) in state.ledger.reservations:
-            continue  # it has left, or leaves for other pods too
-        earlier = [by_key[key] for key in eviction.after if key in by_key]
-        if reserve_place(state, victim, eviction, generation, earlier=_records(state, earlier)):
+        if not eviction.to or victim is None or victim.uid != eviction.uid:
+            continue
+        if place_key(victim) in state.ledger.reservations:
+            continue  # it leaves for other pods too
+        if reserve_place(state, victim, eviction, generation):
             reserved.append(place_key(victim))
         elif Departure(eviction.kind) in MOVES:
-            break
-    else:
-        return reserved
-    for key in reserved:
-        release_place(state, key, "dropped")
-    return None
-
-
-def _records(state: VictimsState, evictions: Sequence[PlanEviction]) -> list[VictimRecord]:
-    """Those of these pods that have not left yet."""
-    records = []
-    for eviction in evictions:
-        pod = state.cluster.pods.get(eviction.key)
-        if pod is not None and pod.uid == eviction.uid and not pod.terminal:
-            records.append(VictimRecord(pod, Departure(eviction.kind), eviction.to))
-    return records
+            for key in reserved:
+                release_place(state, key, "dropped")
+            return None
+    return reserved
 
 
 def reserve_place(
@@ -100,14 +78,12 @@ def reserve_place(
     eviction: PlanEviction,
     generation: int,
     victims: Sequence[VictimRecord] = (),
-    earlier: Sequence[VictimRecord] = (),
 ) -> bool:
     """Takes room for the replacement of a pod. Returns whether there is room.
 
     Args:
         generation: of the cluster, when the plan was asked for.
         victims: the pod's record, if no waiting pod waits for its room.
-        earlier: pods that leave before it, whose room its replacement takes.
     """
     cluster, ledger, node = state.cluster, state.ledger, eviction.to
     policy, departure = state.policy_of(victim), Departure(eviction.kind)
@@ -119,25 +95,15 @@ def reserve_place(
     if (
         cluster.node_changed_since(node, generation)
         or ledger.drift.conflicts(signature, cluster.nodes[node], cluster.nodes, cluster.occupancy.pod_index)
-        or not _fits(state, placeholder, node, earlier)
-        or (
-            owner is Owner.BINDER
-            and conflicts_in_flight(cluster, ledger, placeholder, node, [record.pod for record in earlier])
-        )
+        or not fits_now(cluster, placeholder, node)
+        or (owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, placeholder, node))
     ):
         return False
-    phase = Phase.AWAITING_VICTIM if earlier else Phase.AWAITING_REPLACEMENT
-    ledger.add(placeholder, node, owner, phase, earlier or victims)
+    ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
     move = Move(victim, policy, departure, waits_since=state.now, by_controller=eviction.by_controller)
     state.moves.add(placeholder.key, move)
     state.effects.append(CountMove("reserved"))
     return True
-
-
-def _fits(state: VictimsState, placeholder: Pod, node: str, earlier: Sequence[VictimRecord]) -> bool:
-    if not earlier:
-        return fits_now(state.cluster, placeholder, node)
-    return fits_after(state.cluster, state.ledger, placeholder, node, [record.pod.key for record in earlier])
 
 
 def _owner(cluster: Cluster, policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
@@ -169,20 +135,6 @@ def _as_bound(pod_class: PodClass) -> PodClass:
     return msgspec.structs.replace(pod_class, images=(), containers=0)
 
 
-def place_waits(state: VictimsState, victim: Pod) -> bool:
-    """Whether others must leave before the replacement of a pod has its place."""
-    return place_key(victim) in state.ledger.awaiting
-
-
-def open_place(state: VictimsState, key: str) -> None:
-    """The pods have left that the place of a replacement waited for: its own pod may leave now."""
-    ledger, victim = state.ledger, state.moves.awaited[key].victim
-    ledger.change(key, phase=Phase.AWAITING_REPLACEMENT)
-    record = ledger.victims.get(victim.key)
-    for waiting in sorted(ledger.awaiting.intersection(() if record is None else record.for_pods)):
-        ledger.change(waiting, waits_since=state.now)  # what came before took its time
-
-
 def is_place_kept(state: VictimsState, key: str) -> bool:
     """Whether a place is as planned, so that the pod may still be evicted for a move."""
     cluster, ledger = state.cluster, state.ledger
@@ -195,7 +147,6 @@ def is_place_kept(state: VictimsState, key: str) -> bool:
         _owner(cluster, policy, victim, move.departure) is reservation.owner
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, key)
-        and (key not in ledger.awaiting or (victim.key in ledger.victims and stays(cluster, move.victim)))
         and (
             move.departure is not Departure.RULE
             or move.by_controller
@@ -246,9 +197,7 @@ def replacement_came(state: VictimsState, pod: Pod) -> None:
     places = [
         key
         for key in moves.by_owner.get(pod.owner, ())
-        if key not in ledger.awaiting
-        and not stays(state.cluster, moves.awaited[key].victim)
-        and is_alike(pod, moves.awaited[key].victim)
+        if not stays(state.cluster, moves.awaited[key].victim) and is_alike(pod, moves.awaited[key].victim)
     ]
     if not places:
         return

@@ -30,7 +30,7 @@ from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, St
 from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.victims.moves import MOVES
-from thalweg_operator.reservations.victims.replacements import is_place_kept, open_place, place_key, place_waits
+from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.volume_needs import needed
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
@@ -63,8 +63,7 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
             give_up(state, reservation)
     ledger.round_wanted |= bool(settle(state, chosen))
     for members in _awaiting(ledger, chosen):
-        if members[0].pod.key not in state.moves.awaited:  # who waits for a place evicts for it too
-            _wait(state, members)
+        _wait(state, members)
 
 
 def look_after_victims(state: VictimsState) -> None:
@@ -92,8 +91,6 @@ def victim_left(state: VictimsState, key: str) -> list[str]:
 def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
     """Keeps the places of groups whose victims have all left, and returns the keys of their pods.
 
-    The place of a replacement needs no confirmation: it waits for the replacement now.
-
     Args:
         keys: of pods that wait, or waited just now.
     """
@@ -106,12 +103,9 @@ def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
             continue
         if not all(may_come(state.cluster, ledger, member) for member in members):
             continue
-        if members[0].pod.key in state.moves.awaited:
-            open_place(state, members[0].pod.key)
-        else:
-            for member in members:
-                ledger.change(member.pod.key, phase=Phase.HELD)
-                held.append(member.pod.key)
+        for member in members:
+            ledger.change(member.pod.key, phase=Phase.HELD)
+            held.append(member.pod.key)
     return held
 
 
@@ -126,18 +120,9 @@ def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]
 
 
 def give_up(state: VictimsState, reservation: Reservation) -> None:
-    """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod.
-
-    With the place of a replacement that waits ends what waits for the same pods: a chain of moves as a whole.
-    """
-    victims = state.ledger.victims
-    in_chain = reservation.victims if reservation.pod.key in state.moves.awaited else ()
-    others = {key for victim in in_chain for key in victims[victim].for_pods} - {reservation.pod.key}
+    """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
     for waiting in [reservation] if reservation.optional else state.ledger.members_of(reservation):
         release(state, waiting)
-    for key in sorted(others):
-        if (dependent := state.ledger.reservations.get(key)) is not None:
-            give_up(state, dependent)
 
 
 def release(state: VictimsState, reservation: Reservation) -> None:
@@ -163,8 +148,6 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
         return  # they will go
-    if all(place_waits(state, record.pod) for record in staying):
-        return  # others leave before them; once these are gone the place opens, or the plan is given up
     lost = next((record.to for record in staying if _has_lost_place(state, record)), "")
     if lost:
         _not_in_time(state, members, f"the place on node {lost} for its replacement is not kept any more")
@@ -193,8 +176,6 @@ def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRe
         return
     if _are_nominated(state, members):
         for record in staying:
-            if place_waits(state, record.pod):
-                continue  # others leave before it
             if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
                 if record.pod.uid not in state.evicting:
@@ -271,8 +252,7 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
     """
     ledger = state.ledger
     backoff.eviction_refused(ledger, record.pod.uid, reason, state.now)
-    # Places of replacements last: what waits for them is to be told first.
-    for key in sorted(record.for_pods, key=lambda key: (key in state.moves.awaited, key)):
+    for key in sorted(record.for_pods):
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
@@ -324,9 +304,7 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
         return False
     if _has_lost_place(state, record):
         return False
-    # In a chain it leaves also for the place of the next one, which is needed only as long as the waiting pod is.
-    pods = record.for_pods.difference(state.moves.awaited) or record.for_pods
-    waiting = [ledger.reservations[key] for key in pods]
+    waiting = [ledger.reservations[key] for key in record.for_pods]
     return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
@@ -338,7 +316,7 @@ def _has_lost_place(state: VictimsState, record: VictimRecord) -> bool:
 def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
     """Whether a pod is still to have its place, and by the same delivery."""
     cluster, ledger = state.cluster, state.ledger
-    if reservation.pod.key in state.moves.awaited:
+    if reservation.phase is Phase.AWAITING_REPLACEMENT:
         return is_place_kept(state, reservation.pod.key)
     pod = cluster.waiting.get(reservation.pod.key)
     if pod is None or pod.uid != reservation.pod.uid or pod.blocked_reason:
@@ -402,8 +380,6 @@ def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Poli
 
 
 def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
-    if reservation.pod.key in state.moves.awaited:
-        return  # the place of a replacement is no pod yet
     text = _waits(state.ledger, reservation)
     if problem:
         text += f" {_not_now(problem)}"
