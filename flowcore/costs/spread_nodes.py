@@ -7,7 +7,7 @@ are several nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -138,18 +138,18 @@ def _with_last(values: NDArray[_Value], place: int) -> NDArray[_Value]:
     return np.concatenate((values, values[place : place + 1]))
 
 
-def _numbered(columns: Iterable[Int64s]) -> tuple[Int64s, Int64s]:
+def _numbered(columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
     """The first row of each kind, and int64[K] the number of each row's kind: rows of a kind are equal."""
-    key, size = np.int64(0), 1
+    key, size = np.zeros_like(columns[0]), 1
     for column in columns:
         least, most = int(column.min(initial=0)), int(column.max(initial=0))
         if size * (most - least + 1) > _MOST_KEYS:
-            key = np.unique(key, return_inverse=True)[1]
+            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
             size = len(column)
         if most > least:
             key = key * (most - least + 1) + (column - least)
             size *= most - least + 1
-    _, first, kinds = np.unique(np.broadcast_to(key, len(column)), return_index=True, return_inverse=True)
+    _, first, kinds = np.unique(key, return_index=True, return_inverse=True)
     return first, kinds
 
 
