@@ -16,9 +16,8 @@ from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
-from flowcore.cluster.kinds import COMPOSITES, DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES
 from flowcore.model.advice import ExtenderPod
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -323,27 +322,6 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     scene.tick()
     assert sorted(scene.bound) == ["ns/g0", "ns/g1", "ns/g2"]
     assert sorted(scene.bound.values()) == ["n0", "n1", "n2"]
-
-
-async def test_a_group_beyond_enough_waits_until_these_have_their_places() -> None:
-    """Their victims may stay, and one group alone is fewer than the CompositePodGroup needs."""
-    scene, top = full_nodes(1, pods=1), CompositeKey("ns", "top")
-    scene.node("n1")
-    scene.state.apply(ObjectSet(COMPOSITES, top, CompositeGroup(top, min_groups=2)))
-    gangs = {name: GangRef(GangKey(GangSource.NATIVE, "ns", name)) for name in "abc"}
-    for gang in gangs.values():
-        scene.state.apply(ObjectSet(GROUPS_OF_PODS, gang.key, PodGroup(gang.key, GangSpec(1), parent="top")))
-    urgent(scene, "a", 900, gang=gangs["a"])
-    urgent(scene, "b", 900, gang=gangs["b"])
-    await scene.turn(2)
-    assert scene.evictions() == ["n0-0"]
-    scene.pod("c", 100, pod_class=sized(100, 1000), gang=gangs["c"])
-    await scene.turn(2)
-    assert not scene.bound
-    assert "of its group wait for others to leave their nodes" in scene.told["c"]
-    scene.gone("n0-0")
-    await scene.turn(4)
-    assert sorted(scene.bound) == ["ns/a", "ns/b", "ns/c"]
 
 
 def test_a_gang_that_waits_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.group_choices import ChooseGroups, FormClaimGangs
-from flowcore.planning.group_choices.pods_to_come import without_gangs_before_room
+from flowcore.planning.gangs.claim_gangs import FormClaimGangs
+from flowcore.planning.gangs.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
@@ -138,7 +138,6 @@ class Round:
             CompileWorkloadKinds(),
             FormConstraintGangs(),
             FormClaimGangs(),
-            ChooseGroups(),
             KeepQueueLimits(),
             PlaceReplacements(),
             SolveNetworks(seed),
