@@ -59,7 +59,7 @@ from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.planning.saying import Say, unguarded
-from flowcore.rules.devices.columns.own_rounds import Preemption
+from flowcore.rules.devices.columns.conflicts import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.filters import run_filters
 from flowcore.rules.verdicts import VerdictCache

@@ -22,7 +22,7 @@ LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 100, 4, 12, 6
 SELECTED_BY_UNIT = 16
 
 REASON_LATER: Final = "devices not searched yet: claims of the namespace cost more than a round spends on them"
-REASON_IN_TURNS: Final = "devices not planned in this round: others that need them by preemption have their turn"
+REASON_OTHERS_FIRST: Final = "devices not planned in this round: others that need them by preemption go first"
 
 #: Counts units of work that begins or is done.
 Spend = Callable[[int], None]
