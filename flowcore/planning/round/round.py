@@ -16,10 +16,9 @@ from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.gangs.claim_gangs import FormClaimGangs
-from flowcore.planning.gangs.pods_to_come import without_gangs_before_room
+from flowcore.planning.group_choices import ChooseGroups, FormClaimGangs
+from flowcore.planning.group_choices.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
-from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_without_preferences
 from flowcore.planning.methods.level_order import in_level_order
@@ -32,7 +31,6 @@ from flowcore.planning.problem.levels import (
     compete,
     level_costs,
     levels_of,
-    waiting_places,
     with_steep_prices,
 )
 from flowcore.planning.problem.passes import (
@@ -59,14 +57,14 @@ from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.planning.saying import Say, unguarded
-from flowcore.rules.devices.columns.conflicts import Preemption
+from flowcore.rules.devices.columns.own_rounds import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.filters import run_filters
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (BUILT_IN, OBSERVED)}
-#: Steps of a round without a budget: every quick method, and some neighbourhoods.
+#: Steps of a round without a budget: every quick method, and some of the searches.
 DEFAULT_STEPS = 40
 #: CP-SAT's deterministic time for all atomic groups at once, at first and in the end: tenths of a second, a second.
 EXACT_WORK = (0.1, 0.5)
@@ -138,6 +136,7 @@ class Round:
             CompileWorkloadKinds(),
             FormConstraintGangs(),
             FormClaimGangs(),
+            ChooseGroups(),
             KeepQueueLimits(),
             PlaceReplacements(),
             SolveNetworks(seed),
@@ -151,8 +150,6 @@ class Round:
         self._searched = self._problem
         self._levels = levels_of(self._problem)
         self._before_levels: _BeforeLevels | None = None
-        #: What the search of a small round found in the end.
-        self._found_by_beam: Candidate | None = None
         #: The last plan that was found at steep prices, and the same at the prices of the problem.
         self._at_own_prices: tuple[Candidate, Candidate] | None = None
         #: The last plan that was put in the order of levels, and what that gave.
@@ -231,12 +228,6 @@ class Round:
         yield from self._portfolio.run()
         if self._admission is not None:
             yield from self._reconsider_groups()
-        if self._may_place_more():
-            known = self._best_candidate()[0]
-            self._found_by_beam = search_beam(self._problem, known, self._levels)
-            if self._found_by_beam is not known:
-                self._improved_before.add(self._found_by_beam.method)
-            yield
 
     def _reconsider_groups(self) -> Generator[None, None, None]:
         """Decides again which groups are placed, in parts and as a whole."""
@@ -249,20 +240,6 @@ class Round:
             yield from self._reconsider(number, subproblem, SUBPROBLEM_WORK)
             fruitless, number = 0 if self._candidate.cost < cost else fruitless + 1, number + 1
         yield from self._reconsider(number, Subproblem.all(self._searched), EXACT_WORK[1])
-
-    def _may_place_more(self) -> bool:
-        """Whether the round is small, and pods wait that the bound does not exclude."""
-        if not (self._runs("beam") and is_small(self._problem)):
-            return False
-        candidate, bound = self._best_candidate()
-        waiting = [
-            int(demand.prices[places].min())
-            for demand, places in zip(self._problem.demands, waiting_places(self._problem, candidate), strict=True)
-            if len(places) and demand.counts.any() and not demand.waits
-        ]
-        # Nodes cost something too, but less than half of what it costs to leave a pod.
-        levels = set(self._levels.tolist())
-        return bool(waiting) and (2 * (candidate.cost - bound) >= min(waiting) or len(levels) > 1)
 
     def _begin(self, first: Candidate | None = None) -> Generator[None, None, None]:
         """Decides which groups are placed, if there are any.
@@ -340,12 +317,11 @@ class Round:
         if self._ordered is None or self._ordered[0] is not candidate:
             ordered = in_level_order(self._problem, candidate, self._levels)
             self._ordered = candidate, ordered
-        others = [self._before_levels.best] if self._before_levels is not None else []
-        others += [self._found_by_beam] if self._found_by_beam is not None else []
         best = self._ordered[1]
-        if others:
+        if self._before_levels is not None:
             # Of equal plans the one that was found first.
-            best = min((*others, best), key=lambda each: level_costs(self._problem, each, self._levels))
+            both = self._before_levels.best, best
+            best = min(both, key=lambda each: level_costs(self._problem, each, self._levels))
         return best, self._bound
 
     def _best_found(self) -> Candidate:
