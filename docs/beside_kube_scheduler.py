@@ -150,7 +150,7 @@ _NO_GATE = "Not followed."
 _DEVICES = "Followed, on and off."
 
 GATES: Final[Mapping[str, Row]] = {
-    "CompositePodGroup": Row(BETTER, "Groups of PodGroups are kept wherever the API server serves them."),
+    "CompositePodGroup": Row(ABSENT, "Pods below a CompositePodGroup wait and say so, and are not evicted."),
     "DRAAdminAccess": Row(SAME, _DEVICES, "--feature-gates"),
     "DRAConsumableCapacity": Row(SAME, _DEVICES, "--feature-gates"),
     "DRADerivedAttributes": Row(ABSENT, _NO_GATE),

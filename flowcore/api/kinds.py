@@ -91,9 +91,6 @@ POD_GROUPS: Final = {
         (GangSource.VOLCANO, ("v1beta1",)),
     )
 }
-COMPOSITE_POD_GROUP: Final = ObjectKind(
-    "CompositePodGroup", "compositepodgroups", GangSource.NATIVE.value, ("v1alpha3",), namespaced=True
-)
 JOB: Final = ObjectKind("Job", "jobs", "batch", namespaced=True)
 JOB_SET: Final = ObjectKind("JobSet", "jobsets", "jobset.x-k8s.io", ("v1alpha2",), namespaced=True)
 LEADER_WORKER_SET: Final = ObjectKind(
@@ -139,7 +136,6 @@ KINDS: Final = (
     NODE_TOPOLOGY,
     HYPER_NODE,
     *POD_GROUPS.values(),
-    COMPOSITE_POD_GROUP,
     POLICY,
     QUEUE,
 )

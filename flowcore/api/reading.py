@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flowcore.api.base import Interner, Wire
-from flowcore.api.composite_groups import WireCompositeGroup, to_composite_group
 from flowcore.api.device_taint_rules import WireDeviceTaintRule, to_device_taint_rule
 from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
 from flowcore.api.hyper_nodes import WireHyperNode, to_hyper_node
 from flowcore.api.kinds import (
-    COMPOSITE_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
@@ -34,7 +32,6 @@ from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
 from flowcore.api.services import WireService, to_service
 
 READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], Any]]]] = {
-    COMPOSITE_POD_GROUP: (WireCompositeGroup, lambda wire, _intern: to_composite_group(wire)),
     DEVICE_CLASS: (WireDeviceClass, lambda wire, _intern: to_device_class(wire)),
     DEVICE_TAINT_RULE: (WireDeviceTaintRule, lambda wire, _intern: to_device_taint_rule(wire)),
     DISRUPTION_BUDGET: (WireDisruptionBudget, lambda wire, _intern: to_disruption_budget(wire)),

@@ -29,7 +29,6 @@ from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.pod_groups.group_claims import claiming_group, with_group
 from flowcore.cluster.pod_groups.group_priority import GroupPriority, changes_priority
 from flowcore.cluster.replaced_pod import victim_key
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_gates import DeviceGates
 from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -312,7 +311,7 @@ class Cluster:
         group = self.gangs.groups.get(pod.gang.key) if pod.gang is not None else None
         if group is None:
             return pod
-        return GroupPriority(self.gangs.composites.urgency_of(group), self._intern).of(pod)
+        return GroupPriority(group.spec, self._intern).of(pod)
 
     def _with_group_claims(self, pod: Pod) -> Pod:
         """A pod whose claims know its PodGroup, if that may share claims with it."""
@@ -584,39 +583,27 @@ class Cluster:
 
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
-        return self._change_groups(lambda: self.gangs.put_group(group), [group.key])
+        return self._change_group(lambda: self.gangs.put_group(group), group.key)
 
     def remove_pod_group(self, key: GangKey) -> bool:
         """Drops a PodGroup. Returns whether pods wait for it, or others may wait for its pods."""
-        return self._change_groups(lambda: self.gangs.drop_group(key), [key])
+        return self._change_group(lambda: self.gangs.drop_group(key), key)
 
-    def set_composite_group(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
-        """Takes a CompositePodGroup; None: it is gone. Returns whether pods wait for it, or others for its pods."""
-        if self.gangs.composites.objects.get(key) == composite:
-            return False  # its status alone changed
-        below = self.gangs.composites.below(key)
-        return self._change_groups(lambda: self.gangs.put_composite(key, composite), below)
-
-    def _change_groups(self, change: Callable[[], bool], keys: Iterable[GangKey]) -> bool:
-        """Has a change of groups made; pods of these PodGroups, which may be there already, get what is theirs."""
-        before = {key: (self._urgency(key), self._claiming_group(key)) for key in keys}
+    def _change_group(self, change: Callable[[], bool], key: GangKey) -> bool:
+        """Has a change of a PodGroup made; its pods, which may be there already, get what is theirs."""
+        urgency, claiming = self._urgency(key), self._claiming_group(key)
         changed = change()
-        given: dict[tuple[int | None, bool | None], GroupPriority] = {}
-        for key, (urgency, claiming) in before.items():
-            now = self._urgency(key)
-            if self._claiming_group(key) != claiming:
-                changed |= self._follow_group(key)
-            elif changes_priority(now, urgency):  # its pods may be there before the group, and after it
-                terms = now.priority, now.preempts
-                if terms not in given:
-                    given[terms] = GroupPriority(now, self._intern)
-                changed |= self._give_priority(key, given[terms])
+        now = self._urgency(key)
+        if self._claiming_group(key) != claiming:
+            changed |= self._follow_group(key)
+        elif changes_priority(now, urgency):  # its pods may be there before the group, and after it
+            changed |= self._give_priority(key, GroupPriority(now, self._intern))
         self.occupancy.generation += changed
         return changed
 
     def _urgency(self, key: GangKey) -> GangSpec:
         group = self.gangs.groups.get(key)
-        return GangSpec() if group is None else self.gangs.composites.urgency_of(group)
+        return GangSpec() if group is None else group.spec
 
     def _give_priority(self, key: GangKey, group_priority: GroupPriority) -> bool:
         """Gives the pods of a PodGroup its priority; returns whether any pod has a new one.

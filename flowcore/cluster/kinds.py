@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from flowcore.api.kinds import (
-    COMPOSITE_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
@@ -28,7 +27,6 @@ from flowcore.api.kinds import (
 )
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -232,16 +230,6 @@ GROUPS_OF_PODS: Final = Store[GangKey, PodGroup](
     lambda cluster: cluster.gangs.groups,
     _put_pod_group,
 )
-COMPOSITES: Final = Store[CompositeKey, CompositeGroup](
-    (COMPOSITE_POD_GROUP,),
-    ("CompositePodGroup", "composite_group"),
-    CompositeGroup,
-    lambda composite: composite.key,
-    lambda _kind, namespace, name: CompositeKey(namespace, name),
-    lambda key: f"{key.namespace}/{key.name}",
-    lambda cluster: cluster.gangs.composites.objects,
-    Cluster.set_composite_group,
-)
 GANG_PARENTS: Final = Store[ParentKey, GangParent](
     PARENTS,
     ("GangParent", "gang_parent"),
@@ -276,6 +264,5 @@ STORES: Final[tuple[Store[Any, Any], ...]] = (
     SERVICES,
     STORAGE_OBJECTS,
     GROUPS_OF_PODS,
-    COMPOSITES,
     *FOLLOWED_STORES,
 )

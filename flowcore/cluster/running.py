@@ -34,6 +34,7 @@ def to_running_pod(
     unevictable_reason = unevictable_reason or protected
     if not unevictable_reason and pod.holds_shared_gpu:
         unevictable_reason = "pods of KAI-Scheduler share the GPU that it holds"
+    unevictable_reason = unevictable_reason or composite_reason(cluster, pod)
     if not unevictable_reason and len(budgets) > 1:
         unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
     # Its class may be backed by devices that cannot be planned.
@@ -49,7 +50,7 @@ def to_running_pod(
         started=pod.started,
         policy="" if policy is None else policy.name,
         owner=pod.owner,
-        gang="" if pod.gang is None else leaves_with(cluster, pod.gang.key),
+        gang="" if pod.gang is None else pod.gang.key.display_name,
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now, stays, replacement),
         unevictable_reason=unevictable_reason,
@@ -65,6 +66,12 @@ def immovable_reason(cluster: Cluster, pod: Pod) -> str:
     if pod.immovable_reason or node is None or not node.report.keeps_pods:
         return pod.immovable_reason
     return f"annotation {node.report.keeps_pods} of node {node.name} says so"
+
+
+def composite_reason(cluster: Cluster, pod: Pod) -> str:
+    """Why a pod is not evicted whose PodGroup belongs to a CompositePodGroup, which may say how; "": it is in none."""
+    group = None if pod.gang is None else cluster.gangs.groups.get(pod.gang.key)
+    return "" if group is None else group.composite_reason
 
 
 def is_future_checkpoint(checkpointed: float, now: float) -> bool:
@@ -131,7 +138,7 @@ def running_pods(
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
-        if pod.gang is not None and (name := leaves_with(cluster, pod.gang.key)) not in gangs:
+        if pod.gang is not None and (name := pod.gang.key.display_name) not in gangs:
             gangs[name] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
     room_to_come = tuple(map(held_room, (*leaving, *terminating)))
@@ -164,24 +171,14 @@ def leaving_for(cluster: Cluster, pod: Pod) -> list[Pod]:
 
 
 def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> GangDisruption:
-    """What may leave of a running gang, or of the CompositePodGroup that it leaves with.
+    """What may leave of a running gang.
 
     Args:
         leaving: running pods that are about to leave, and are not deleted yet.
     """
-    gangs, composite = cluster.gangs, cluster.gangs.evicted_with(key)
-    keys = {key} if composite is None else set(gangs.composites.below(composite))
-    running = sum(gangs.state(gang).bound_count for gang in keys)
-    running -= sum(1 for pod in leaving if pod.gang is not None and pod.gang.key in keys)
-    if composite is not None:
-        return GangDisruption(composite.display_name, running, whole=True)
-    spec = gangs.state(key).spec
-    return GangDisruption(key.display_name, running, spec.min_member or 0, spec.evicted_whole)
-
-
-def leaves_with(cluster: Cluster, key: GangKey) -> str:
-    """The name of what the running pods of a gang are evicted with: the gang, or a CompositePodGroup above it."""
-    return (cluster.gangs.evicted_with(key) or key).display_name
+    state = cluster.gangs.state(key)
+    running = state.bound_count - sum(1 for pod in leaving if pod.gang is not None and pod.gang.key == key)
+    return GangDisruption(key.display_name, running, state.spec.min_member or 0, state.spec.evicted_whole)
 
 
 def budgets_left(cluster: Cluster, leaving: Iterable[Pod]) -> dict[str, int]:

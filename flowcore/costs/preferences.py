@@ -163,16 +163,16 @@ def _taint_cost(taints: Int64s, passing: Bools, preferences: Preferences) -> Int
 def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
     """int64[N], 0..OMEGA for allowed nodes: cost of crowded domains."""
     score, judged = spread.score, allowed & ~spread.unlabelled
-    if not judged.any():
-        return np.zeros(len(score), dtype=np.int64)
     of_judged = score[judged]
+    if not len(of_judged):
+        return np.zeros(len(score), dtype=np.int64)
     least, most = int(of_judged.min()), int(of_judged.max())
     if most <= 0:
         return np.where(spread.unlabelled, OMEGA, 0)
     share: Int64s = OMEGA * (score - least) // most
     if len(of_judged) < len(score):
         share = np.minimum(np.maximum(share, 0), OMEGA)
-    share[spread.unlabelled] = OMEGA
+        share[spread.unlabelled] = OMEGA
     return share
 
 

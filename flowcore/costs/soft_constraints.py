@@ -21,7 +21,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.costs.preferences import affinity_cost, spread_cost
-from flowcore.costs.spread_nodes import DecidingNodes, SpreadNodes
+from flowcore.costs.spread_nodes import AlikeNodes, DecidingNodes
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -37,19 +37,18 @@ class SpreadTurns:
     """Nodes for pods that come one by one, and what spread adds to their costs.
 
     Attributes:
-        spread_nodes: K of the nodes.
+        alike_nodes: K of the nodes.
         weight: of spread.
         initial_cost: int64[K], what spread costs there as the round begins: the arcs have it.
     """
 
-    spread_nodes: SpreadNodes
+    alike_nodes: AlikeNodes
     weight: int
     initial_cost: Int64s
 
-    @property
-    def added_cost(self) -> Int64s:
-        """int64[K]: how much dearer each node is by the pods that have come."""
-        return self.weight * self.spread_nodes.cost() - self.initial_cost
+    def cost(self) -> Int64s:
+        """int64[G]: what spread costs now for a node of each kind."""
+        return self.weight * self.alike_nodes.cost()
 
 
 class SoftConstraintCosts:
@@ -100,7 +99,7 @@ class SoftConstraintCosts:
         assert self._spread is not None  # noqa: S101 - see only_spreads
         nodes = self._deciding.of(counts, count + 1, cost)
         return SpreadTurns(
-            SpreadNodes(nodes, self._spread, self._soft_constraints.spread_counters, set(increments), counts),
+            AlikeNodes(nodes, self._spread, self._soft_constraints.spread_counters, set(increments), counts),
             self._weights.spread,
             self.initial_cost[nodes],
         )
@@ -145,16 +144,12 @@ class SoftConstraintCosts:
     ) -> Int64s:
         """The same for the spread of a class without affinity: nodes that decide are looked at, and not all."""
         deciding = self._deciding.with_nodes(counts, nodes)
-        priced = SpreadNodes(deciding, spread, self._soft_constraints.spread_counters, raised, counts)
-        places = np.searchsorted(deciding, nodes)
-        cost = np.zeros(len(nodes), dtype=np.int64)
-        alike = priced.alike(places)
-        for kind in range(int(alike.max(initial=-1)) + 1):
-            members = np.nonzero(alike == kind)[0]
-            first = int(places[members[0]])
-            priced.come(first, -1)
-            cost[members] = priced.cost()[first]
-            priced.come(first)
+        alike = AlikeNodes(deciding, spread, self._soft_constraints.spread_counters, raised, counts)
+        kinds = alike.kinds[np.searchsorted(deciding, nodes)]
+        costs = np.zeros(int(kinds.max(initial=0)) + 1, dtype=np.int64)
+        for kind in np.nonzero(np.bincount(kinds))[0].tolist():
+            costs[kind] = alike.cost_without(kind)
+        cost = costs[kinds]
         added: Int64s = self._weights.spread * cost - self.initial_cost[nodes]
         return added
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,22 @@ from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.soft_spread import SpreadScore
 
+_Value = TypeVar("_Value", bound=np.generic)
+#: Sums of weights, which are logarithms, that differ by less are equal.
+_EQUAL = 1 / 1024
+#: Numbers of kinds stay below this.
+_MOST_KEYS = 2**62
 
-class SpreadNodes:
-    """What the spread of a class costs on some nodes, as its pods come.
+
+class AlikeNodes:
+    """Some nodes by kinds, as pods of a class come to them: nodes of a kind are equally crowded.
+
+    They are in the same domains of all topologies but those of single nodes, and have as many counted pods. A pod that
+    comes to a node crowds the kinds of its zone, and its node becomes one of another kind.
 
     Attributes:
         nodes: int64[K].
+        kinds: int64[K], the number of each node's kind. It is not kept up as pods come: see ``come``.
     """
 
     def __init__(
@@ -35,7 +46,7 @@ class SpreadNodes:
         raised: Collection[DomainCounter],
         counts: DomainCounts,
     ) -> None:
-        """Prices of nodes.
+        """Kinds of nodes.
 
         Args:
             spread: of all nodes, as the round begins.
@@ -44,38 +55,102 @@ class SpreadNodes:
             counts: of all pods of the round so far.
         """
         self.nodes = nodes
-        #: Where a pod that comes counts: int64[K], the domain of each node, -1 where it does not count; and whether no
-        #: two nodes share one.
-        self._domains: list[tuple[float, Int64s, bool]] = []
-        raw = spread.raw[nodes]
+        raw, unlabelled, own = spread.raw[nodes], spread.unlabelled[nodes], np.zeros(len(nodes))
+        told_apart, shared = [unlabelled.astype(np.int64)], []
         for weight, counter in zip(spread.weights, counters, strict=True):
-            codes = counter.domains.codes[nodes]
-            raw += weight * (counts.of(counter)[codes] - counter.initial[codes])
+            codes, counted = counter.domains.codes[nodes], counter.counted_nodes[nodes]
+            now = counts.of(counter)
+            if now is not counter.initial:
+                raw += weight * (now[codes] - counter.initial[codes])
+            # A node that shares its domain with others cannot be told from those, nor one without a domain.
+            single = counter.domains.are_single_nodes and bool(counter.domains.labelled[nodes].all())
+            if not single:
+                told_apart.append(codes)
             if counter in raised:
-                counted = np.where(counter.counted_nodes[nodes], codes, -1)
-                single = counter.domains.are_single_nodes and bool(counter.domains.labelled[nodes].all())
-                self._domains.append((weight, counted, single))
-        self._everywhere = np.ones(len(nodes), dtype=np.bool_)
-        self._spread = SpreadScore(raw, spread.unlabelled[nodes], spread.weights)
+                told_apart.append(counted.astype(np.int64))
+                if single:
+                    own += weight * counted
+                else:
+                    shared.append((weight, codes, counted))
+        told_apart.append(np.round(raw * 1024).astype(np.int64))  # sums differ by their order
+        first, self.kinds = _numbered(told_apart)
+        #: float64[G], bool[G]: of each kind, as in SpreadScore.
+        self._raw, self._unlabelled = raw[first], unlabelled[first]
+        #: int64[G], nodes of each kind now; float64[G], what a pod crowds its own node alone.
+        self._members, self._own = np.bincount(self.kinds, minlength=len(first)), own[first]
+        #: For each topology of several nodes what a pod crowds its domain, the domain of each kind, and where it does.
+        self._shared = [(weight, codes[first], counted[first]) for weight, codes, counted in shared]
+        #: What a node of a kind becomes as a pod comes to it.
+        self._next: dict[int, int] = {}
 
     def cost(self) -> Int64s:
-        """int64[K]: of crowding (``spread_cost``)."""
-        return spread_cost(self._spread, self._everywhere)
+        """int64[G]: of crowding, for a node of each kind (``spread_cost``)."""
+        return spread_cost(SpreadScore(self._raw, self._unlabelled, ()), self._members > 0)
 
-    def come(self, place: int, pods: int = 1) -> None:
-        """Pods of the class come to a node; below zero: they go."""
-        for weight, domains, single in self._domains:
-            if domains[place] >= 0:
-                self._spread.raw[place if single else domains == domains[place]] += pods * weight
+    def cost_without(self, kind: int) -> int:
+        """What a node of a kind costs a pod of the class that is there, for all pods but itself."""
+        raw, members = _with_last(self._raw, kind), _with_last(self._members, kind)
+        raw[-1] -= self._own[kind]
+        for weight, codes, counted in self._shared:
+            if counted[kind]:
+                raw[:-1][codes == codes[kind]] -= weight
+                raw[-1] -= weight
+        members[kind] -= 1
+        members[-1] = 1
+        spread = SpreadScore(raw, _with_last(self._unlabelled, kind), ())
+        return int(spread_cost(spread, members > 0)[-1])
 
-    def alike(self, places: Int64s) -> Int64s:
-        """int64[len(places)]: equal numbers for nodes that cost the same, as do others if a pod leaves one of them."""
-        # It does not matter which node of its zone a node is, only whether a pod counts there.
-        shared = [np.minimum(domains[places], 0) if single else domains[places] for _, domains, single in self._domains]
-        crowding = np.round(self._spread.raw[places] * 1024).astype(np.int64)  # sums differ by their order
-        rows = zip(*(each.tolist() for each in (*shared, crowding, self._spread.unlabelled[places])), strict=True)
-        numbers: dict[tuple[int, ...], int] = {}
-        return np.array([numbers.setdefault(row, len(numbers)) for row in rows], dtype=np.int64)
+    def come(self, kind: int) -> int:
+        """A pod of the class comes to a node of a kind; the kind of that node from now on."""
+        for weight, codes, counted in self._shared:
+            if counted[kind]:
+                self._raw[codes == codes[kind]] += weight
+        if not self._own[kind]:
+            return kind
+        after = self._next.get(kind)
+        if after is None:
+            after = self._next[kind] = self._become(kind)
+        self._members[kind] -= 1
+        self._members[after] += 1
+        return after
+
+    def _become(self, kind: int) -> int:
+        """The number of the kind with a pod more on the node alone, which may be a new one."""
+        raw = self._raw[kind] + self._own[kind]
+        alike = (self._unlabelled == self._unlabelled[kind]) & (self._own == self._own[kind])
+        for _, codes, counted in self._shared:
+            alike &= (codes == codes[kind]) & (counted == counted[kind])
+        known = np.nonzero(alike & (np.abs(self._raw - raw) < _EQUAL))[0]
+        if len(known):
+            return int(known[0])
+        self._raw = _with_last(self._raw, kind)
+        self._raw[-1] = raw
+        self._unlabelled, self._own = _with_last(self._unlabelled, kind), _with_last(self._own, kind)
+        self._members = np.append(self._members, 0)
+        self._shared = [
+            (weight, _with_last(codes, kind), _with_last(counted, kind)) for weight, codes, counted in self._shared
+        ]
+        return len(self._raw) - 1
+
+
+def _with_last(values: NDArray[_Value], place: int) -> NDArray[_Value]:
+    """The values and once more that of a place."""
+    return np.concatenate((values, values[place : place + 1]))
+
+
+def _numbered(columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """The first row of each kind, and int64[K] the number of each row's kind: rows of a kind are equal."""
+    key, size = np.zeros_like(columns[0]), 1
+    for column in columns:
+        least, most = int(column.min(initial=0)), int(column.max(initial=0))
+        if size * (most - least + 1) > _MOST_KEYS:
+            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
+            size = len(column)
+        if most > least:
+            key = key * (most - least + 1) + (column - least)
+            size *= most - least + 1
+    _, first, kinds = np.unique(key, return_index=True, return_inverse=True)
+    return first, kinds
 
 
 class DecidingNodes:

@@ -5,7 +5,6 @@ A pod belongs to one gang at most; of several sources on it the first of ``GangS
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -115,42 +114,6 @@ class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True
         return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
 
 
-class GroupTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Gangs of which some run at once, or none: a CompositePodGroup and what is below it.
-
-    A group is a gang or another tree. It is there once it has what it needs. No pod runs unless all above it is there.
-
-    Attributes:
-        name: as users know it.
-        least: how many of its groups it needs, at least 1.
-        gangs: its groups that are gangs, in order.
-        trees: its other groups.
-        topology_key: all of its pods are on nodes with one value of this label; "": no such rule.
-    """
-
-    name: str
-    least: int
-    gangs: tuple[GangKey, ...] = ()
-    trees: tuple[GroupTree, ...] = ()
-    topology_key: str = ""
-
-    @property
-    def all_gangs(self) -> tuple[GangKey, ...]:
-        """Its gangs and those of its trees."""
-        return (*self.gangs, *(gang for tree in self.trees for gang in tree.all_gangs))
-
-    def above(self, key: GangKey) -> tuple[GroupTree, ...]:
-        """The trees that hold a gang, this one first; (): it is not below this one."""
-        if key in self.gangs:
-            return (self,)
-        below = next((above for tree in self.trees if (above := tree.above(key))), ())
-        return (self, *below) if below else ()
-
-    def is_met(self, has_enough: Callable[[GangKey], bool]) -> bool:
-        """Whether as many of its groups are there as it needs, by what its gangs have."""
-        return sum(map(has_enough, self.gangs)) + sum(tree.is_met(has_enough) for tree in self.trees) >= self.least
-
-
 class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a gang needs.
 
@@ -165,7 +128,6 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         limit: what it says of tiers of HyperNodes; None: nothing, or ``topology_key`` and ``preferred`` have it.
         sub_groups: what is in its slices in place of ranks; (): ranks say it.
-        tree: how many of ``group`` are enough, and which; None: all of them are needed.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
         evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
         priority: of all of its pods, in place of their own; None: each has its own.
@@ -182,7 +144,6 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     preferred: tuple[str, ...] = ()
     slice_key: str = ""
     slice_size: int = 0
-    tree: GroupTree | None = None
     limit: TierLimit | None = None
     sub_groups: tuple[SubGroup, ...] = ()
 
@@ -191,18 +152,14 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         """Whether parts of it have a topology of their own."""
         return self.slice_size > 0 or bool(self.sub_groups)
 
-    def topologies(self, key: GangKey) -> tuple[str, ...]:
-        """What it, its slices and the trees above it ask for or prefer, in order.
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """What it and its slices ask for or prefer, in order.
 
         Pods that exchange nodes of the same domains of all of these change nothing for the gang.
-
-        Args:
-            key: of the gang itself.
         """
-        above = () if self.tree is None else self.tree.above(key)
-        asked = (self.topology_key, self.slice_key, *(tree.topology_key for tree in above))
-        parts = (group.key for group in self.sub_groups)
-        return tuple(sorted({topology for topology in (*asked, *parts, *self.preferred) if topology}))
+        asked = (self.topology_key, self.slice_key, *(group.key for group in self.sub_groups), *self.preferred)
+        return tuple(sorted({topology for topology in asked if topology}))
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):
@@ -251,6 +208,14 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[PodClaim, ...] = ()
     generation: int = 0
     conditions: tuple[GroupCondition, ...] = ()
+
+    @property
+    def composite_reason(self) -> str:
+        """Why none of its pods is placed or evicted: what is above it is not read; "": nothing is."""
+        if not self.parent:
+            return ""
+        above = f"CompositePodGroup {self.key.namespace}/{self.parent}"
+        return f"it belongs to {above}, an alpha kind of Kubernetes 1.37 that Thalweg does not plan yet"
 
     def plans_as(self, before: PodGroup | None) -> bool:
         """Whether plans cannot tell it from an earlier version of it."""

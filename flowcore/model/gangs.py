@@ -24,22 +24,6 @@ class PodsToCome(msgspec.Struct, frozen=True, gc=False):
     owed: int = 0
 
 
-class GangTree(msgspec.Struct, frozen=True, gc=False):
-    """A CompositePodGroup above a gang, in a round.
-
-    Attributes:
-        name: as its users know it, and unique.
-        missing: how many more of its groups must be placed at once; 0: it has what it needs.
-        topology_key: a label: all pods below it go to nodes with one value of it; "": no such rule.
-        domain: the value where some of its pods are already; "": none are.
-    """
-
-    name: str
-    missing: int
-    topology_key: str = ""
-    domain: str = ""
-
-
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """Waiting pods that a plan places together: at least ``min_placed`` of them, or none.
 
@@ -58,8 +42,6 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         partially_placed: some of what it needs has a node already: until the rest has, that is no use.
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
         to_come: pods that its controller makes once it runs, and that must have room when it is placed.
-        above: what it is below, the widest first. A round chooses which gangs it places of those (``ChooseGroups``).
-        is_choice: another plan may place it, or leave it, with other gangs of what it is below.
         placed: how many of its pods have a node, where these decide its domain; 0: none, or not known.
     """
 
@@ -74,8 +56,6 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     partially_placed: bool = False
     foreign_pods: tuple[str, ...] = ()
     to_come: tuple[PodsToCome, ...] = ()
-    above: tuple[GangTree, ...] = ()
-    is_choice: bool = False
     placed: int = 0
 
     @property

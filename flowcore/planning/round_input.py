@@ -105,13 +105,11 @@ class OnTheWay:
     Attributes:
         gang_pods: keys of gangs' pods on their way to a node, and that node.
         paused: keys of pods that are not planned for a while, since a write for them was refused.
-        awaiting: keys of pods whose places others must leave first.
         reserved: gives the pods with a reservation, whose room counts for their queues.
     """
 
     gang_pods: Mapping[str, str] = field(default_factory=dict)
     paused: Collection[str] = ()
-    awaiting: Collection[str] = ()
     reserved: Callable[[], Iterable[Pod]] = tuple
 
 
@@ -179,7 +177,7 @@ class RoundInput:
             self._note_pods_to_come(some)
             yield
         way = self._on_the_way
-        gangs = RoundGangs(cluster.gangs, asked, way.gang_pods, cluster.domain, way.paused, way.awaiting)
+        gangs = RoundGangs(cluster.gangs, asked, way.gang_pods, cluster.domain, way.paused)
         yield from gangs.steps()
         self.gangs = gangs.gangs
         yield from self._add_pods_to_come()

@@ -3,19 +3,23 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.device_clusters import GPU, Manifest, allocated, claim, devices_of, naming, of_template, slice_of
 from support.draw_devices import cel, read_claims, read_classes, read_slices
 from support.model import node, snapshot
 from support.profiles import examples
+from support.work import lines_run
 
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import DeviceTaker
+from flowcore.rules.devices.node_reach import reached_node
 from flowcore.rules.filters import dynamic_resources
+from flowcore.rules.filters.rejection import Rejection
 
 NODES, NAMES = ("n0", "n1"), ("a", "b", "c")
 ZONED = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
@@ -116,3 +120,29 @@ def test_what_is_remembered_is_what_a_fresh_look_says(history: list[tuple[str, A
             nodes = in_zones(zones)
         else:
             happen(objects, *event)
+
+
+@pytest.mark.parametrize("by_label", [False, True], ids=["by its name", "by a label"])
+def test_claims_that_have_their_devices_are_compared_with_all_nodes_at_once(*, by_label: bool) -> None:
+    """A verdict costs the same with ten times as many nodes, and is that of each node by itself."""
+
+    def asked(count: int) -> tuple[int, list[bool]]:
+        nodes = snapshot([node(f"n{at}", labels=(("zone", "ab"[at % 2]),)) for at in range(count)], [])
+        manifest = allocated(claim("p", owner="p"), "n3", "gpu-0")
+        if by_label:
+            manifest["status"]["allocation"]["nodeSelector"] = ZONED
+        known = replace(nodes, devices=devices_of([slice_of("n3", 1)], [manifest]))
+        known.table.column("zone")  # what a table remembers of a label is no verdict's cost
+        rejected = list[Rejection]()
+        of_pod = PodClass(devices=of_template("p"))
+        lines = lines_run(lambda: rejected.extend(dynamic_resources.rejections(of_pod, known)))
+        (elsewhere,) = rejected
+        assert elsewhere.reason == dynamic_resources.REASON_ELSEWHERE
+        devices = dynamic_resources.claimable_devices(known)
+        by_themselves = devices.fitting(of_template("p"), [reached_node(each) for each in known.table.nodes])
+        assert by_themselves == [not each for each in elsewhere.nodes.tolist()]
+        return lines, by_themselves
+
+    few, many = asked(20), asked(200)
+    assert many[0] < few[0] + 50
+    assert (sum(few[1]), sum(many[1])) == ((10, 100) if by_label else (1, 1))

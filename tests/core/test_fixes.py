@@ -11,7 +11,6 @@ from support.profiles import examples, is_quick
 from support.small_fixes import CONTROL_PLANE, CPU_STEP, NOW, cheapest, draw_ruled_scenario, draw_scenario
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
@@ -380,11 +379,6 @@ def test_the_priority_of_a_group() -> None:
     this.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=1, priority=0)))
     by = {type(fix.change[0]): fix for fix in fixes(this, limit=9)}
     assert by[SetPriority].text == "Give PodGroup default/train priority 6, not 0: default/r loses its place."
-    above = CompositeGroup(CompositeKey("default", "all"), min_groups=1, priority=1)
-    this.cluster.set_composite_group(above.key, above)
-    this.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=1, priority=0), parent="all"))
-    by = {type(fix.change[0]): fix for fix in fixes(this, limit=9)}
-    assert by[SetPriority].text == "Give CompositePodGroup default/all priority 6, not 1: default/r loses its place."
 
 
 def test_an_eviction_that_helps() -> None:

@@ -1,6 +1,5 @@
 """What a round is told of gangs, whatever happens to their pods."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,13 +10,10 @@ from support.profiles import examples
 
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.round_gangs import gangs_for
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery
-
-TOP = CompositeKey("ml", "top")
 
 
 def key(name: str = "train", namespace: str = "ml", source: GangSource = GangSource.THALWEG) -> GangKey:
@@ -239,95 +235,9 @@ def test_gangs_that_are_there_in_part() -> None:
     assert of.partial_gangs({}) == []
 
 
-def tree(*names: str) -> list[PodGroup]:
-    """PodGroups of one pod each, of which the CompositePodGroup above needs some."""
-    return [PodGroup(native(name), GangSpec(min_member=1), parent="top") for name in names]
-
-
 def native(name: str) -> GangKey:
     """Of a PodGroup of Kubernetes' own."""
     return key(name, source=GangSource.NATIVE)
-
-
-def above(least: int, *things: Pod | PodGroup) -> GangRegistry:
-    """Filled, with a CompositePodGroup that needs so many groups."""
-    of = book(*things)
-    of.put_composite(TOP, CompositeGroup(TOP, min_groups=least))
-    return of
-
-
-def test_a_tree_lacks_groups_as_long_as_too_few_have_what_they_need() -> None:
-    """Whatever the other groups of it lack."""
-    of = above(2, *tree("a", "b", "c"), bound("a", native("a")), *(member(each, native(each)) for each in "bc"))
-    assert of.lacks_pods(native("a"), {})
-    assert not of.lacks_pods(native("a"), {"ml/b"}), "one that is on its way counts"
-    assert of.lacks_pods(native("a"), {"ml/b"}, besides="ml/b")
-    assert of.lacks_pods(native("c"), {"ml/b"}), "its own pod"
-    assert [found.key for found in of.partial_gangs({})] == [native("a")]
-    assert of.partial_gangs({"ml/b": "n1"}) == []
-
-
-def test_a_tree_whose_other_groups_have_ended_lacks_nothing() -> None:
-    """Nobody waits in these."""
-    assert not above(2, *tree("a", "b"), bound("a", native("a"))).lacks_pods(native("a"), {})
-
-
-def test_a_group_beyond_those_that_a_tree_needs_depends_on_none() -> None:
-    """Bindings of the others, or their refusal, do not concern it."""
-    of = above(2, *tree("a", "b", "c"), bound("a", native("a")), *(member(each, native(each)) for each in "bc"))
-    assert of.depends_on(native("b")) == tuple(map(native, "abc"))
-    of.put(bound("b", native("b")))
-    assert of.depends_on(native("c")) == (native("c"),)
-    assert of.depends_on(native("b")) == tuple(map(native, "abc"))
-
-
-def test_groups_that_have_ended_are_there_until_their_tree_begins_anew() -> None:
-    """Then no group is bound that another one must start with, whatever a third one had in the run before."""
-    done = [bound(f"{each}-0", native(each), succeeded=True, terminal=True, owner="before") for each in "ac"]
-    again = [member(each, native(each), owner="later") for each in "ab"]
-    of = above(2, *tree("a", "b", "c"), *done, *again)
-    assert of.lacks_pods(native("a"), {"ml/a"})
-    of.drop("ml/a-0")
-    assert not of.lacks_pods(native("a"), {"ml/a"}), "a group that comes later"
-
-
-def test_groups_that_are_delivered_in_another_way_are_not_placed_with_the_most() -> None:
-    """Whoever comes first, those of which enough are delivered the same way go on."""
-    pods = [member(each, native(each)) for each in "abc"]
-    ways = [Delivery.EXTENDER, Delivery.BINDER, Delivery.BINDER]
-    _, gangs = gangs_for(above(2, *tree("a", "b", "c"), *pods), list(zip(pods, ways, strict=True)), {}, _rack)
-    reason = "PodGroup ml/a: its group is not delivered the same way"
-    assert [gang.unschedulable_reason for gang in gangs] == [reason, "", ""]
-    assert [[(each.name, each.missing) for each in gang.above] for gang in gangs[1:]] == [[(TOP.display_name, 2)]] * 2
-
-
-def test_a_group_that_has_ended_makes_no_running_one_partial() -> None:
-    """Two of three ran and one of them has ended. The third one found no room, and that is no reason to evict."""
-    ended = bound("b", native("b"), succeeded=True, terminal=True)
-    of = above(2, *tree("a", "b", "c"), bound("a", native("a")), ended, member("c", native("c")))
-    assert of.partial_gangs({}) == []
-    of.drop("ml/b")
-    assert of.partial_gangs({}) == []
-
-
-def test_a_tree_is_not_counted_anew_for_each_of_its_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by a look at what is there in part, nor with each binding: a gang may have thousands of pods."""
-    names = [f"g{number}" for number in range(30)]
-    pods = [pod for name in names for pod in (bound(name, native(name)), member(f"{name}-1", native(name)))]
-    groups = [PodGroup(native(name), GangSpec(min_member=2), parent="top") for name in names]
-    of = above(30, *groups, *pods)
-    looks, members = list[GangKey](), of.members
-
-    def look(gang: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
-        looks.append(gang)
-        return members(gang)
-
-    monkeypatch.setattr(of, "members", look)
-    assert len(of.partial_gangs({f"ml/{name}-1": "n1" for name in names[1:]})) == len(names)
-    assert len(looks) <= 5 * len(names)
-    looks.clear()
-    assert len(of.depends_on(native("g0"))) == len(names)
-    assert not looks
 
 
 @pytest.mark.parametrize("seed", range(3))

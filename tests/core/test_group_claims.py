@@ -21,7 +21,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.device_gates import WORKLOAD_CLAIMS, DeviceGates
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
-from flowcore.model.gangs import Gang, GangTree
+from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -277,23 +277,6 @@ def test_a_pod_that_waits_by_itself() -> None:
     result = run_round(replace(known, pending=tuple(pending), gangs=known.gangs | {late.name: late}))
     assert [each.pod.key for each in result.placements] == ["default/p0", "default/p1"]
     assert {each.reason for each in result.unplaced} == {"Late is placed after the others."}
-
-
-def test_a_gang_is_chosen_with_its_claim() -> None:
-    """Two of three groups are needed, the smallest fits no node: and one of the others shares a claim."""
-    nodes, tree = [*SMALL, LARGE], (GangTree("tree", 2),)
-    known = crowd(4, nodes=nodes, slices=[slice_of(each.name, 1) for each in nodes])
-    alone = [
-        PendingPod(name, name, PodClass(requests=asked), BUILT_IN.name, 0.0, PodSignature("default"), (name,))
-        for name, asked in (("one", amounts(100)), ("none", amounts(10, 100 * GI)))
-    ]
-    gangs = {
-        name: Gang(name, least, above=tree) for name, least in (("PodGroup default/train", 4), ("one", 1), ("none", 1))
-    }
-    full = [(each.name, amounts(60_000 if each is LARGE else 0, 450 * GI), ()) for each in nodes]
-    made = snapshot(nodes, [*known.pending, *alone], full)
-    result = run_round(replace(made, devices=known.devices, gangs=gangs))
-    assert {each.pod.key for each in result.unplaced} == {"none"}
 
 
 def test_devices_that_all_nodes_reach() -> None:

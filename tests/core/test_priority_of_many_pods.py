@@ -11,7 +11,6 @@ from support.profiles import examples
 from support.work import lines_run
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.devices import DeviceClass
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.numa import NumaNeeds
@@ -19,8 +18,6 @@ from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.resource_claims import ClaimingPod, ExtendedRequest
 from flowcore.model.volumes import ClaimVolume
 
-ROOT = CompositeKey("ml", "root")
-COMPOSITES = ("root", "mid")
 #: What pods have that is counted somewhere.
 CLASSES = {
     "port": PodClass((("cpu", 1000),), host_ports=(HostPort("10.0.0.1", "TCP", 80),)),
@@ -32,12 +29,10 @@ CLASSES = {
 ASKED = (ExtendedRequest("example.com/gpu", (("r", 1),)),)
 
 
-def group(
-    name: str, priority: int | None, *, preempts: bool | None = None, parent: str = "root", uid: str = ""
-) -> PodGroup:
+def group(name: str, priority: int | None, *, preempts: bool | None = None, uid: str = "") -> PodGroup:
     """A PodGroup, whose uid the claims of its pods know."""
     spec = GangSpec(1, priority=priority, preempts=preempts)
-    return PodGroup(GangKey(GangSource.NATIVE, "ml", name), spec, parent=parent, uid=uid)
+    return PodGroup(GangKey(GangSource.NATIVE, "ml", name), spec, uid=uid)
 
 
 def member(name: str, of: str, kind: str, node: str, *, ended: bool = False, deleting: bool = False) -> Pod:
@@ -48,25 +43,14 @@ def member(name: str, of: str, kind: str, node: str, *, ended: bool = False, del
                usage=pod_class.requests, deleting=deleting)  # fmt: skip
 
 
-def composite(name: str, priority: int | None, *, preempts: bool | None = None, parent: str = "") -> CompositeGroup:
-    """A CompositePodGroup."""
-    return CompositeGroup(CompositeKey("ml", name), parent, priority=priority, preempts=preempts)
-
-
 PRIORITIES, PREEMPTS = st.sampled_from([None, 0, 7]), st.sampled_from([None, False, True])
 GROUP_EVENT = st.one_of(
-    st.builds(
-        group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES]),
-        uid=st.sampled_from(["u", "v"]),
-    ),
-    st.builds(
-        composite, st.sampled_from(COMPOSITES), PRIORITIES, preempts=PREEMPTS, parent=st.sampled_from(["", *COMPOSITES])
-    ),
+    st.builds(group, st.sampled_from("gh"), PRIORITIES, preempts=PREEMPTS, uid=st.sampled_from(["u", "v"])),
     st.builds(
         member, st.sampled_from("abcd"), st.sampled_from(["", "g", "h"]), st.sampled_from(sorted(CLASSES)),
         st.sampled_from(["", "n"]), ended=st.booleans(), deleting=st.booleans(),
     ),
-    st.tuples(st.sampled_from(["no pod", "no group", "no composite"]), st.sampled_from(["a", "g", *COMPOSITES])),
+    st.tuples(st.sampled_from(["no pod", "no group"]), st.sampled_from("ag")),
     st.sampled_from(["class", "no class"]),
 )  # fmt: skip
 
@@ -82,14 +66,10 @@ def test_pods_with_the_priority_of_their_group_are_counted_as_if_it_had_come_fir
                 cluster.put_pod(event)
             case PodGroup():
                 cluster.put_pod_group(event)
-            case CompositeGroup():
-                cluster.set_composite_group(event.key, event)
             case ("no pod", name):
                 cluster.remove_pod(f"ml/{name}")
             case ("no group", name):
                 cluster.remove_pod_group(GangKey(GangSource.NATIVE, "ml", name))
-            case ("no composite", name):
-                cluster.set_composite_group(CompositeKey("ml", name), None)
             case "class":
                 cluster.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
             case "no class":
@@ -99,8 +79,6 @@ def test_pods_with_the_priority_of_their_group_are_counted_as_if_it_had_come_fir
     fresh = Cluster()
     for device_class in cluster.devices.classes.values():
         fresh.set_device_class(device_class.name, device_class)
-    for known in cluster.gangs.composites.objects.values():
-        fresh.set_composite_group(known.key, known)
     for pod_group in cluster.gangs.groups.values():
         fresh.put_pod_group(pod_group)
     for key in cluster.pods:
@@ -118,7 +96,7 @@ def test_a_group_of_very_many_pods_takes_little_for_each() -> None:
         cluster.put_pod_group(group("g", None))
         for at in range(pods):
             cluster.put_pod(member(f"p{at}", "g", "port", "n" if at % 2 else ""))
-        run = lines_run(lambda: cluster.set_composite_group(ROOT, composite("root", 7)))
+        run = lines_run(lambda: cluster.put_pod_group(group("g", 7)))
         assert {pod.pod_class.priority for pod in cluster.pods.values()} == {7}
         return run
 

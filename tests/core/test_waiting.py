@@ -7,7 +7,6 @@ from itertools import combinations, product
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model import GI, amounts, node, pod, snapshot
@@ -18,7 +17,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataPlace, DataSource, Level
-from flowcore.model.gangs import Gang, GangTree
+from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -207,17 +206,6 @@ def test_no_bound_is_above_the_optimum(case: tuple[Snapshot, dict[str, Policy]])
     nodes = {each.node for each in run_round(cluster, terms).placements}
     result, best = run_round(cluster, terms), _best_cost(Problem(cluster, terms, MODELS))
     assert result.lower_bound <= best <= result.cost, nodes
-
-
-@pytest.mark.parametrize("dear", ["a", "c"])
-def test_groups_that_would_rather_wait_keep_no_others_waiting(dear: str) -> None:
-    """Two of three groups are enough, and all have room: the one that costs less to leave is left."""
-    places = {name: "gone" if name == dear else "n0" for name in "abc"}
-    pending = [wants(name, where, 80 if name == dear else 1, gang=name) for name, where in places.items()]
-    gangs = {name: Gang(name, 1, above=(GangTree("top", 2),)) for name in places}
-    cluster = replace(snapshot([node("n0"), node("n1")], pending, now=NOW), gangs=gangs)
-    result = run_round(cluster, policies(2000, per_second=0))
-    assert {each.pod.key for each in result.placements} == {f"default/{name}" for name in "abc" if name != dear}
 
 
 @settings(max_examples=examples(15), deadline=None)

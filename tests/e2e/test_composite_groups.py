@@ -1,4 +1,4 @@
-"""On Kubernetes 1.37: PodGroups of a CompositePodGroup are placed together, and their conditions are as there."""
+"""On Kubernetes 1.37: pods below a CompositePodGroup wait, and the condition of their PodGroup says why."""
 
 import asyncio
 from collections.abc import Iterator
@@ -53,26 +53,14 @@ async def create_groups(scene: ClusterScenario, names: str) -> None:
         await scene.api.create_many([scene.pod(f"{name}-{n}", "1", **member) for n in range(2)])
 
 
-async def test_two_of_three_groups(scene: ClusterScenario) -> None:
-    """Two are placed where there is room for two; the third one comes by itself when it has room."""
-    await create_groups(scene, "abc")
-    await scene.nodes("n", cpu="5")
-    path = f"/apis/{GROUP}/v1beta1/namespaces/{scene.namespace}/podgroups"
-    await scene.nodes_of("a-0", "a-1", "b-0", "b-1", within=60)
-    await scene.api.wait_for(f"{path}/c", lambda each: condition(each, "False"))
-    await scene.nodes("m", cpu="1")
-    await scene.nodes_of("c-0", "c-1", within=60)
-
-
-async def test_groups_of_a_composite_one(scene: ClusterScenario) -> None:
-    """Neither is placed where one alone has room; with room for both, both are."""
+async def test_pods_below_one_wait(scene: ClusterScenario) -> None:
+    """Though there is room for all; nobody else waits."""
     await create_groups(scene, "ab")
-    await scene.nodes("n", cpu="3")
-    path = f"/apis/{GROUP}/v1beta1/namespaces/{scene.namespace}/podgroups"
-    message = "needs 4 pods at once, and there is room for 3"
-    waits = await scene.api.wait_for(f"{path}/a", lambda each: message in condition(each, "False").get("message", ""))
-    assert condition(waits, "False")["reason"] == "Unschedulable"
-    await scene.nodes("m", cpu="1")
-    await scene.nodes_of("a-0", "a-1", "b-0", "b-1", within=60)
+    await scene.api.create_many([scene.pod("alone", "1", scheduler=SCHEDULER_NAME)])
+    await scene.nodes("n", cpu="9")
+    await scene.nodes_of("alone", within=60)
+    message = f"it belongs to CompositePodGroup {scene.namespace}/c, an alpha kind of Kubernetes 1.37"
     for name in "ab":
-        await scene.api.wait_for(f"{path}/{name}", lambda each: condition(each, "True"))
+        await scene.reason_of(f"{name}-0", f"PodGroup {scene.namespace}/{name}: {message}")
+        path = f"/apis/{GROUP}/v1beta1/namespaces/{scene.namespace}/podgroups/{name}"
+        await scene.api.wait_for(path, lambda each: message in condition(each, "False").get("message", ""))

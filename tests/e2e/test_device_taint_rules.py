@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
 STEERED: dict[str, str] = {}
 #: Kinds whose rights came with 1.37.
-NEWER = ("compositepodgroups", "devicetaintrules")
+NEWER = ("devicetaintrules",)
 CLASS: dict[str, Any] = {
     "apiVersion": API,
     "kind": "DeviceClass",

@@ -134,9 +134,9 @@ async def test_it_plans_and_writes_nothing(
     assert await scene.operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await scene.operator.start()
-    # Kubernetes 1.37 serves them first.
-    newer = ("compositepodgroups", "devicetaintrules")
-    rights = [right for stem in FILES for right in granted(stem) if right.resource not in newer]
+    # Kubernetes 1.37 serves it first.
+    newer = "devicetaintrules"
+    rights = [right for stem in FILES for right in granted(stem) if right.resource != newer]
     idle: list[Right] = []
 
     async def all_used() -> bool:

@@ -234,9 +234,9 @@ async def test_the_rights_are_enough_and_each_is_used(
     async with view_session() as session:
         viewer = Viewer(session, view_port, await token(api, audience=AUDIENCE))
         await answered(viewer, "overview", 200)
-    # Kubernetes 1.37 serves them first.
-    newer = ("compositepodgroups", "devicetaintrules")
-    rights = [right for stem in files() for right in granted(stem) if right.resource not in newer]
+    # Kubernetes 1.37 serves it first.
+    newer = "devicetaintrules"
+    rights = [right for stem in files() for right in granted(stem) if right.resource != newer]
     idle: list[Right] = []
 
     async def all_used() -> bool:

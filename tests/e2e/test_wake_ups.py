@@ -129,11 +129,16 @@ async def a_volume_comes(scene: ClusterScenario) -> Steps:
 
 
 async def a_storage_class_comes(scene: ClusterScenario) -> Steps:
-    await volume(scene)
+    """Its provisioner makes no volume before a node is selected, and no volume that is there fits the claim."""
     await claim(scene)
     await scene.create("p", **VOLUME)
     yield
-    await scene.api.create(storage_class(scene))
+    await scene.api.create({**storage_class(scene), "provisioner": "csi.example.com"})
+    path = f"/api/v1/namespaces/{scene.namespace}/persistentvolumeclaims/c"
+    selected = "volume.kubernetes.io/selected-node"
+    await scene.api.wait_for(path, lambda each: selected in each["metadata"].get("annotations", {}))
+    of = {"kind": "PersistentVolumeClaim", "namespace": scene.namespace, "name": "c"}
+    await volume(scene, hostPath={"path": "/v"}, claimRef=of)
 
 
 async def a_claim_is_bound(scene: ClusterScenario) -> Steps:

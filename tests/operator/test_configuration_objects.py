@@ -120,8 +120,8 @@ _REST: dict[str, list[dict[str, Any]]] = {
     "CSIStorageCapacity": [{"storageClassName": "none", "capacity": "1Gi", "nodeTopology": {}}, {"capacity": "x"}],
     "VolumeAttachment": [{"spec": {"attacher": "x", "nodeName": "nowhere", "source": {}}}],
     "PodGroup": [{"spec": {"minMember": 5}}, {"spec": {"minMember": -1}},
-                 {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "none"}}],
-    "CompositePodGroup": [{"spec": {"parentCompositePodGroupName": "it"}}, {"spec": {"schedulingPolicy": {}}}],
+                 {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "none"}},
+                 {"spec": {"parentCompositePodGroupName": "it"}}],
     "NodeMetrics": [{"timestamp": "2026-02-02T02:40:00Z", "window": "30s", "usage": {"cpu": "1", "memory": "1Gi"}}],
     "PodMetrics": [{"timestamp": "2026-02-02T02:40:00Z", "window": "30s", "containers": []}],
 }  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from math import log
 from typing import Any
 
 import msgspec
@@ -50,7 +52,6 @@ from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.constraints import OneDomain
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
-from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.node_usage import NodeUsage
@@ -62,7 +63,7 @@ from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Poli
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.services import Service
-from flowcore.model.volumes import ClaimVolume
+from flowcore.model.volumes import ZONE, ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
 BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
@@ -218,28 +219,64 @@ def test_the_plan_does_not_hold_any_more(change: str) -> None:
     assert any(each.at_once for each in rounds(effects))
 
 
-def test_a_replica_is_alone_only_if_it_is_the_only_one() -> None:
-    """By default other pods of its controller make nodes dearer, which the price of its class does not say."""
-    assert is_bound(come(world_of(BINDER), spread_owner="web"))
-    world = world_of(BINDER)
-    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, spread_owner="web")
+ZONES_OF = {"a": "north", "b": "north", "c": "south", "d": "south", "e": "west"}
+
+
+def among_others(others: list[tuple[str, str]]) -> FakeCluster:
+    """Nodes in zones where pods run, by node and controller; a round has planned a pod just now.
+
+    To this world's prices all nodes are alike. So they are to a round: no pod is as much as a thousandth of a node.
+    """
+    allocatable = (("cpu", 10_000_000), ("pods", 20))
+    nodes = [
+        Node(name, labels=((HOSTNAME, name), (ZONE, zone)), allocatable=allocatable) for name, zone in ZONES_OF.items()
+    ]
+    world = FakeCluster(nodes, [BINDER])
+    for number, (name, owner) in enumerate(others):
+        labels = (("app", owner),)
+        world.create_pod(f"other-{number}", pod_class=CLASS, node_name=name, labels=labels, spread_owner=owner)
+    world.create_pod("first", **fields_of(BINDER))
     world.show()
-    effects = come(world, spread_owner="web")
-    assert not is_bound(effects)
-    assert rounds(effects)[0].at_once
-    world = world_of(msgspec.structs.replace(BINDER, cost=CostPolicy(default_spread=NO_SPREAD)))
-    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, spread_owner="web")
-    world.show()
+    world.make_plan()
+    world.deliver(10)
+    world.now += 2 * APART
+    return world
+
+
+@given(others=st.lists(st.tuples(st.sampled_from(sorted(ZONES_OF)), st.sampled_from(["web", "db"])), max_size=9))
+@settings(max_examples=examples(20))
+def test_a_replica_that_comes_alone_goes_where_a_round_would_put_it(others: list[tuple[str, str]]) -> None:
+    """Other pods of its controller make nodes dearer by the same formula, and no round is waited for."""
+    world, planned = among_others(others), among_others(others)
     assert is_bound(come(world, spread_owner="web"))
+    planned.now += PRICES_HOLD + 1
+    assert not is_bound(come(planned, spread_owner="web"))
+    planned.make_plan()
+    planned.deliver(10)
+    web = Counter(name for name, owner in others if owner == "web")
+    in_zones = Counter(ZONES_OF[name] for name in web.elements())
+    # kube-scheduler's score of five nodes in three zones.
+    crowding = {name: round(web[name] * log(7) + in_zones[zone] * log(5)) for name, zone in ZONES_OF.items()}
+    chosen = [crowding[each.ledger.reservations[f"{NAMESPACE}/p"].node] for each in (world, planned)]
+    assert chosen == [min(crowding.values())] * 2
 
 
-def test_a_pod_of_a_service_is_alone_only_if_it_is_the_only_one() -> None:
+def test_replicas_that_come_one_after_the_other_see_each_other() -> None:
+    """Each goes to the emptiest zone, though no round was there in between."""
+    world = among_others([])
+    for number in range(3):
+        world.now += 2 * APART
+        assert is_bound(come(world, f"web-{number}", spread_owner="web"))
+    nodes = [world.ledger.reservations[f"{NAMESPACE}/web-{number}"].node for number in range(3)]
+    assert sorted(ZONES_OF[node] for node in nodes) == ["north", "south", "west"]
+
+
+def test_a_pod_of_a_service_is_spread_too() -> None:
     """Also where the Service comes after the pods that run."""
-    world = world_of(BINDER)
-    world.create_pod("other", pod_class=CLASS, node_name="a", usage=CLASS.requests, labels=(("app", "web"),))
-    world.show()
+    world = among_others([("a", "web"), ("c", "web")])
     world.apply(ObjectSet(SERVICES, f"{NAMESPACE}/web", Service(NAMESPACE, "web", (("app", "web"),))))
-    assert not is_bound(come(world, labels=(("app", "web"),)))
+    assert is_bound(come(world, labels=(("app", "web"),)))
+    assert world.ledger.reservations[f"{NAMESPACE}/p"].node == "e"
 
 
 def test_a_pod_that_may_wait_for_a_cheaper_node() -> None:

@@ -16,9 +16,8 @@ from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
-from flowcore.cluster.kinds import COMPOSITES, DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES
 from flowcore.model.advice import ExtenderPod
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -26,7 +25,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
 from flowcore.model.queues import Queue
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, Requirement
 
 BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
 
@@ -94,26 +93,93 @@ async def test_no_second_wave_while_victims_terminate() -> None:
 
 
 async def test_nobody_leaves_unless_all_victims_may() -> None:
-    """Of two victims one may not be evicted, says its dry run: both stay, and the pod is planned elsewhere."""
-    scene = full_nodes(2)
+    """Of three victims one may not be evicted, says its dry run: all stay, and the pod is planned elsewhere."""
+    scene = full_nodes(2, pods=3)
     urgent(scene, "u", 900)
     await scene.turn(2)
-    first, second = scene.dry_runs()
-    node = first.pod.node_name
-    assert second.pod.node_name == node
+    one, another = scene.dry_runs()
+    node = one.pod.node_name
+    assert another.pod.node_name == node
     assert not scene.evictions()
-    first.done()
-    second.refused("no", Answer.REFUSED)
+    one.done()
+    another.refused("no", Answer.REFUSED)
     scene.tick()
     assert not scene.evictions()
     assert not scene.state.victims
     await scene.turn()
-    again = scene.dry_runs()
-    assert {each.pod.node_name for each in again} == {"n0", "n1"} - {node}
-    for each in again:
+    (other,) = {"n0", "n1"} - {node}
+    assert sorted(scene.answer_evictions()) == [f"{other}-{number}" for number in range(3)]
+
+
+async def test_three_victims_need_five_requests() -> None:
+    """All but one are asked about. That one is evicted first, and says as much as a dry run of it would."""
+    scene = full_nodes(1, pods=3)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    assert len(scene.answer_evictions()) == 3
+    assert [each.write.dry_run for each in scene.asked] == [True, True, False, False, False]
+    first = scene.asked[2].pod
+    assert first not in [each.pod for each in scene.asked[:2]]
+
+
+async def test_the_first_eviction_is_refused() -> None:
+    """Nobody has left by then, and the others stay."""
+    scene = full_nodes(1, pods=3)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    for each in scene.dry_runs():
         each.done()
+    assert len(scene.evictions()) == 1
+    scene.asked[-1].refused("the budget", Answer.REFUSED)
     scene.tick()
-    assert sorted(scene.evictions()) == sorted(each.pod.name for each in again)
+    assert not scene.evictions()
+    assert not scene.state.victims
+    assert len(scene.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda scene: scene.node("n0", unschedulable=True),
+        lambda scene: scene.policies.offer(
+            "own", "u", 2, {"selects": {"podSelector": {}}, "preemption": {"mode": "Never"}}
+        ),
+        lambda scene: setattr(scene.state.ledger, "ends", True),
+    ],
+    ids=["the node changed", "its policy preempts nobody", "the operator ends"],
+)
+async def test_once_the_first_one_leaves_the_others_do(meanwhile: Callable[[EvictionScene], object]) -> None:
+    """It would leave in vain else: what changes after its eviction stops no other, also if it is gone at once."""
+    scene = full_nodes(1, pods=3)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    for each in scene.dry_runs():
+        each.done()
+    first = scene.asked[-1]
+    first.done()
+    meanwhile(scene)
+    scene.gone(first.pod.name)
+    scene.tick()
+    assert len(scene.evictions()) == 2
+
+
+async def test_who_is_refused_most_likely_goes_first() -> None:
+    """The pod whose budget allows least; and before it one that was refused not long ago."""
+    scene = full_nodes(1, pods=3)
+    for name, allowed in (("n0-0", 3), ("n0-1", 2), ("n0-2", 1)):
+        scene.change(name, labels=(("app", name),))
+        budget = DisruptionBudget("ns", name, LabelSelector((Requirement("app", "In", (name,)),)), allowed)
+        scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, budget))
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    assert sorted(each.pod.name for each in scene.dry_runs()) == ["n0-0", "n0-1"]
+    answered, refused = scene.dry_runs()
+    answered.done()
+    refused.refused("no", Answer.REFUSED)
+    scene.asked.clear()
+    scene.now += 6.0
+    await scene.turn(2)
+    assert sorted(each.pod.name for each in scene.dry_runs()) == sorted({"n0-0", "n0-1", "n0-2"} - {refused.pod.name})
 
 
 async def test_who_was_refused_may_be_asked_again() -> None:
@@ -193,13 +259,12 @@ async def test_no_eviction_begins_while_the_operator_ends() -> None:
     urgent(scene, "u", 900)
     await scene.turn(2)
     scene.state.ledger.ends = True
-    for each in scene.dry_runs():
-        each.done()
+    scene.answer_evictions()
     scene.tick()
     assert not scene.evictions()
     scene.state.ledger.ends = False
     scene.tick()
-    assert sorted(scene.evictions()) == ["n0-0", "n0-1"]
+    assert sorted(scene.answer_evictions()) == ["n0-0", "n0-1"]
 
 
 async def test_a_long_grace_period() -> None:
@@ -245,13 +310,9 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
         tried = "0/3 nodes are available: 3 Insufficient cpu."
         urgent(scene, name, 900, gang=of_gang(3), scheduler_name=scheduler, unschedulable_message=tried)
     await scene.turn(2)
-    calls = scene.dry_runs()
-    assert sorted(each.pod.name for each in calls) == ["n0-0", "n1-0"]
+    assert [each.pod.name for each in scene.dry_runs()] == ["n1-0"]
     assert {each.phase for each in scene.state.reservations.values()} == {Phase.AWAITING_VICTIM}
-    for each in calls:
-        each.done()
-    scene.tick()
-    assert sorted(scene.evictions()) == ["n0-0", "n1-0"]
+    assert scene.answer_evictions() == ["n0-0", "n1-0"]
     scene.gone("n0-0")
     await scene.turn()
     assert not scene.bound
@@ -261,27 +322,6 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     scene.tick()
     assert sorted(scene.bound) == ["ns/g0", "ns/g1", "ns/g2"]
     assert sorted(scene.bound.values()) == ["n0", "n1", "n2"]
-
-
-async def test_a_group_beyond_enough_waits_until_these_have_their_places() -> None:
-    """Their victims may stay, and one group alone is fewer than the CompositePodGroup needs."""
-    scene, top = full_nodes(1, pods=1), CompositeKey("ns", "top")
-    scene.node("n1")
-    scene.state.apply(ObjectSet(COMPOSITES, top, CompositeGroup(top, min_groups=2)))
-    gangs = {name: GangRef(GangKey(GangSource.NATIVE, "ns", name)) for name in "abc"}
-    for gang in gangs.values():
-        scene.state.apply(ObjectSet(GROUPS_OF_PODS, gang.key, PodGroup(gang.key, GangSpec(1), parent="top")))
-    urgent(scene, "a", 900, gang=gangs["a"])
-    urgent(scene, "b", 900, gang=gangs["b"])
-    await scene.turn(2)
-    assert scene.evictions() == ["n0-0"]
-    scene.pod("c", 100, pod_class=sized(100, 1000), gang=gangs["c"])
-    await scene.turn(2)
-    assert not scene.bound
-    assert "of its group wait for others to leave their nodes" in scene.told["c"]
-    scene.gone("n0-0")
-    await scene.turn(4)
-    assert sorted(scene.bound) == ["ns/a", "ns/b", "ns/c"]
 
 
 def test_a_gang_that_waits_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,11 +354,9 @@ async def test_a_gang_that_loses_a_pod_evicts_nobody() -> None:
     for name in ("g0", "g1"):
         urgent(scene, name, 900, gang=of_gang(2))
     await scene.turn(2)
-    calls = scene.dry_runs()
-    assert len(calls) == 2
+    (call,) = scene.dry_runs()
     scene.gone("g1")
-    for each in calls:
-        each.done()
+    call.done()
     scene.tick()
     assert not scene.evictions()
     assert not scene.state.reservations
@@ -410,10 +448,10 @@ async def test_a_budget_is_not_given_twice() -> None:
     scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, budget))
     urgent(scene, "u1", 900)
     await scene.turn(2)
-    assert len(scene.dry_runs()) == 2
+    assert len(scene.state.victims) == 2
     urgent(scene, "u2", 900)
     await scene.turn(2)
-    assert len(scene.dry_runs()) == 2
+    assert len(scene.state.victims) == 2
 
 
 async def test_a_gang_keeps_its_minimum_while_a_victim_is_still_there() -> None:

@@ -28,7 +28,6 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.ledger import backoff
 
 from flowcore.cluster.running import running_pods
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
@@ -41,7 +40,6 @@ MOVING = {"selects": {"podSelector": {}}, "rescheduling": {"mode": "Propose", "m
 CLASSES = [PodClass((("cpu", 100),)), PodClass((("cpu", 200),), priority=5)]
 GANG = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
 NATIVE = [GangRef(GangKey(GangSource.NATIVE, "ns", name)) for name in "pq"]
-TOP = CompositeKey("ns", "top")
 APP = LabelSelector((Requirement("app", "In", ("x",)),))
 OF_TEAM = {"selects": {"podSelector": {}, "namespaceSelector": {"matchLabels": {"team": "one"}}}}
 NAMESPACES = ("ns", "far")
@@ -76,10 +74,7 @@ events = st.one_of(
     st.tuples(st.just("time"), st.sampled_from([1.0, 10.0, 3600.0])),
     st.tuples(st.just("worker lost"), st.none()),
     st.tuples(st.just("group"), st.tuples(st.sampled_from(NATIVE), st.sampled_from(["", "top"]))),
-    st.tuples(
-        st.just("composite"),
-        st.sampled_from([None, *(CompositeGroup(TOP, evicted_whole=is_whole) for is_whole in (True, False))]),
-    ),
+    st.tuples(st.just("group gone"), st.sampled_from(NATIVE)),
 )
 
 
@@ -137,8 +132,8 @@ class Driven:
                 self.seconds += what
             case "group":
                 state.cluster.put_pod_group(PodGroup(what[0].key, GangSpec(min_member=2), parent=what[1]))
-            case "composite":
-                state.cluster.set_composite_group(TOP, what)
+            case "group gone":
+                state.cluster.remove_pod_group(what.key)
             case "worker lost":
                 self.replica, self.fresh = Replica(), True
                 state.mark_all_dirty()

@@ -36,10 +36,7 @@ def full_nodes(count: int) -> EvictionScene:
 async def evicted(scene: EvictionScene, *waiting: str) -> list[str]:
     """Two of a node are evicted for each of these pods, which are nominated; their names."""
     await scene.turn(2)
-    for each in scene.dry_runs():
-        each.done()
-    scene.tick()
-    victims = scene.evictions()
+    victims = scene.answer_evictions()
     assert len(victims) == 2 * len(waiting)
     for name in victims:
         scene.change(name, deleting=True, grace_period=30.0)

@@ -59,9 +59,7 @@ async def test_victims_of_several_namespaces() -> None:
     scene = full_node(["ns", "other"])
     await scene.turn(2)
     assert scene.told["u"] == "Waiting for 2 pods to terminate: ns/low, pod uid-other."
-    for each in scene.dry_runs():
-        each.done()
-    scene.tick()
+    scene.answer_evictions()
     messages = {each.pod.key: each.write.message for each in scene.asked if not each.write.dry_run}
     assert messages == dict.fromkeys(("ns/low", "other/low"), "Preempted by pod uid-u on node n0")
 

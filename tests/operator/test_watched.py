@@ -56,7 +56,6 @@ def test_every_kind_is_watched_at_its_path() -> None:
             *(f"{groups}/{version}/podgroups" for version in ("v1beta1", "v1alpha3", "v1alpha2")),
             True,
         ),
-        "compositepodgroups": (f"{groups}/v1alpha3/compositepodgroups", True),
         "podgroups.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", True),
         "podgroups.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1/podgroups", True),
     }

@@ -64,7 +64,7 @@ LEAVING_MAY_HELP: Mapping[str, Mapping[str, bool]] = {
         dynamic_resources.REASON_ELSEWHERE: False,
         dynamic_resources.REASON_IN_USE: False,
         dynamic_resources.REASON_LATER: False,
-        dynamic_resources.REASON_IN_TURNS: False,
+        dynamic_resources.REASON_OTHERS_FIRST: False,
     },
     node_declared_features.NAME: {node_declared_features.REASON: False},
 }

@@ -20,7 +20,7 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     Node, Pod, Namespace, Service, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume,
     PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices
     DeviceClass, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones
-    NodeResourceTopology; for gangs PodGroup, CompositePodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob,
+    NodeResourceTopology; for gangs PodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob,
     TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob, RayCluster, PodGang, and those that policies name in gangs.parents;
     FlowSchedulingPolicy, FlowQueue; and what metrics-server measured, NodeMetrics and PodMetrics.
 

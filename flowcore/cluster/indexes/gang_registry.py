@@ -18,10 +18,8 @@ from flowcore.cluster.gang_specs.gang_spec_resolution import ResolvedGangSpec, d
 from flowcore.cluster.gang_specs.parent_resolution import resolve_parent
 from flowcore.cluster.gang_specs.topology_agreement import with_pod_topology
 from flowcore.cluster.hyper_nodes.tier_limits import Tiers
-from flowcore.cluster.pod_groups.composites import CompositeGroups
-from flowcore.model.composite_groups import CompositeGroup, CompositeKey
 from flowcore.model.gang_parents import GangParent, ParentKey
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, GroupTree, PodGroup
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.gang_topology import GangTopology, job_and_rank
 from flowcore.model.pods import Pod
 
@@ -145,7 +143,6 @@ class GangRegistry:
     def __init__(self) -> None:
         #: PodGroup objects.
         self.groups: dict[GangKey, PodGroup] = {}
-        self.composites = CompositeGroups()
         self._tiers = Tiers()
         #: Objects that say what the gangs of their pods need.
         self.parents: dict[ParentKey, GangParent] = {}
@@ -230,40 +227,16 @@ class GangRegistry:
         self.groups[group.key] = group
         if group.plans_as(before):
             return False  # its status alone changed
-        around = self._forget_beside(before)
-        self.composites.put_group(group, before)
-        around |= self._forget_beside(group)
-        return self._affects_waiting(GangRef(group.key, group.spec)) or around
+        self._states.pop(group.key, None)
+        return self._affects_waiting(GangRef(group.key, group.spec))
 
     def drop_group(self, key: GangKey) -> bool:
         """A PodGroup is gone; returns whether pods wait for it."""
         before = self.groups.pop(key, None)
         if before is None:
             return False
-        around = self._forget_beside(before)
-        self.composites.drop_group(before)
-        return self._affects_waiting(GangRef(key, before.spec)) or around
-
-    def put_composite(self, key: CompositeKey, composite: CompositeGroup | None) -> bool:
-        """Takes a CompositePodGroup that changed; None: it is gone. Returns whether pods wait for what it says now."""
-        around = self._forget_states(self.composites.concerned(key))
-        self.composites.put(key, composite)
-        return self._forget_states(self.composites.concerned(key)) or around
-
-    def _forget_beside(self, group: PodGroup | None) -> bool:
-        """Has a PodGroup looked at anew, and those placed together with it; returns whether pods of those wait."""
-        if group is None:
-            return False
-        self._states.pop(group.key, None)
-        return self._forget_states(self.composites.beside(group))
-
-    def _forget_states(self, keys: Iterable[GangKey]) -> bool:
-        waits = False
-        for key in keys:
-            self._states.pop(key, None)
-            members = self._members.get(key)
-            waits |= members is not None and bool(members.waiting)
-        return waits
+        self._states.pop(key, None)
+        return self._affects_waiting(GangRef(key, before.spec))
 
     def set_tiers(self, tiers: Tiers) -> bool:
         """Takes the tiers that HyperNodes have; returns whether pods may wait for them."""
@@ -316,7 +289,7 @@ class GangRegistry:
         if members is None:
             return False
         group = self.groups.get(gang.key)
-        in_group = gang.spec.group or gang.key.part or (group is not None and (group.spec.group or group.parent))
+        in_group = gang.spec.group or gang.key.part or (group is not None and group.spec.group)
         return bool(members.waiting or in_group)
 
     # --- what it comes to ---
@@ -338,12 +311,7 @@ class GangRegistry:
         lacking = {key for key in short if self.members(key)[0]}
 
         def is_group_short(key: GangKey) -> bool:
-            spec = self.state(key).spec
-            if lacking.isdisjoint(spec.group):
-                return False
-            # Groups without waiting pods may have ended: that another one beyond these waits ends no running pods.
-            above = () if spec.tree is None else spec.tree.above(key)
-            return not above or not all(tree.is_met(lambda gang: gang not in lacking) for tree in above)
+            return not lacking.isdisjoint(self.state(key).spec.group)
 
         return [
             self._to_partial(key) for key in declared if self.members(key)[1] and (key in short or is_group_short(key))
@@ -372,39 +340,13 @@ class GangRegistry:
             return any(is_short(gang) for gang in group if self.members(gang)[0])
 
         def lacks(key: GangKey) -> bool:
-            if is_short(key):
-                return True
-            spec = self.state(key).spec
-            by_group = is_group_short(spec.group)
-            return by_group and (spec.tree is None or self._lacks_groups(key, reserved, besides))
+            return is_short(key) or is_group_short(self.state(key).spec.group)
 
         return [key for key in keys if lacks(key)]
 
     def depends_on(self, key: GangKey) -> tuple[GangKey, ...]:
-        """The gangs that it is placed with, itself among them; it alone where its tree has what it needs without it."""
-        spec = self.state(key).spec
-        if spec.tree is None:
-            return spec.group or (key,)
-        trees, ended = spec.tree.above(key), self.ended_in(spec.tree)
-        is_met = all(
-            tree.is_met(lambda gang: gang != key and (gang in ended or self._missing(gang) <= 0)) for tree in trees
-        )
-        return (key,) if is_met else spec.group
-
-    def ended_in(self, tree: GroupTree) -> Collection[GangKey]:
-        """Gangs of a tree that ran and are done: they are there. None of them while one begins anew."""
-        return () if any(map(self._begins_anew, tree.all_gangs)) else {*filter(self._has_ended, tree.all_gangs)}
-
-    def _lacks_groups(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
-        """Whether a tree above a gang has fewer groups than it needs, counting pods on their way to a node."""
-        tree = self.state(key).spec.tree
-        if tree is None:
-            return False
-        ended = self.ended_in(tree)
-        return not all(
-            each.is_met(lambda gang: gang in ended or not self._lacks_pods(gang, reserved, besides))
-            for each in tree.above(key)
-        )
+        """The gangs that it is placed with, itself among them."""
+        return self.state(key).spec.group or (key,)
 
     def _to_partial(self, key: GangKey) -> PartialGang:
         spec, (waiting, bound) = self.state(key).spec, self.members(key)
@@ -416,24 +358,6 @@ class GangRegistry:
         """Whether it has fewer pods than it needs, counting pods on their way to a node."""
         missing = self._missing(key)
         return missing > 0 and missing > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
-
-    def _has_ended(self, key: GangKey) -> bool:
-        """Whether a gang ran and is done: as many pods as it needs succeeded, and none of it waits or runs."""
-        members = self._members.get(key)
-        if members is None or members.waiting or members.bound:
-            return False
-        state = self.state(key)
-        return not state.unschedulable_reason and len(members.succeeded) >= max(1, state.spec.min_member or 0)
-
-    def _begins_anew(self, key: GangKey) -> bool:
-        """Whether pods of a gang wait and none runs, and those that succeeded are of an earlier run.
-
-        Such as the pods of the last Job of a CronJob.
-        """
-        members = self._members.get(key)
-        if members is None or members.bound or not (members.waiting and members.succeeded):
-            return False
-        return not self.state(key).succeeded_count
 
     def _missing(self, key: GangKey) -> int:
         """How many more pods it needs, not counting pods on their way to a node."""
@@ -457,10 +381,9 @@ class GangRegistry:
             if group is None:
                 resolved = ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{key.display_name} does not exist")
             else:
-                spec, reason = self.composites.spec_of(group)
-                if group.problem:
-                    reason = f"{key.display_name}: {group.problem}"
-                resolved = ResolvedGangSpec(spec, deciding_owner(pods), reason)
+                problem = group.problem or group.composite_reason
+                reason = f"{key.display_name}: {problem}" if problem else ""
+                resolved = ResolvedGangSpec(group.spec, deciding_owner(pods), reason)
         elif key.source is GangSource.CONTROLLER:
             pods_made = list(chain.from_iterable(each.values() for each in members_of.by_state))
             resolved = resolve_parent(key, self.parents.get(key.parent), pods_made)
@@ -493,11 +416,6 @@ class GangRegistry:
         """The first gang of its group; itself where it has no group, or where the first gang names another group."""
         group = self.state(key).spec.group
         return group[0] if group and self.state(group[0]).spec.group == group else key
-
-    def evicted_with(self, key: GangKey) -> CompositeKey | None:
-        """The CompositePodGroup whose running pods leave all together, those of a gang among them; None: none."""
-        group = self.groups.get(key)
-        return None if group is None else self.composites.evicted_with(group)
 
     def exists(self, key: GangKey) -> bool:
         """Whether any pod names the gang."""

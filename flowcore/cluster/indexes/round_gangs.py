@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from flowcore.cluster.gang_specs.gang_slices import Slices, slice_gangs, slices_of
 from flowcore.cluster.indexes.gang_registry import GangRegistry
-from flowcore.cluster.pod_groups.round_tree import GangProgress, RoundTree
-from flowcore.model.gang_spec import GangKey, GangSource, GangSpec, GroupTree
-from flowcore.model.gangs import Gang, GangTree
+from flowcore.model.gang_spec import GangKey, GangSource, GangSpec
+from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR
@@ -26,6 +25,30 @@ _MAX_LISTED = 3
 _PODS_PER_STEP = 8
 #: Most different levels that the gangs of a namespace may prefer in a round: each is read from all nodes.
 MAX_PREFERRED_LEVELS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GangProgress:
+    """A gang in one round, as ``RoundGangs`` computes it.
+
+    Attributes:
+        spec: what it needs.
+        placed: how many of its pods have a node or are on their way to one.
+        missing: how many more it needs; zero or less where it has enough.
+        has_waiting: whether any of its pods waits.
+        deliveries: how the plans of its pods in this round are delivered.
+        unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
+            where it may.
+        slices: ``slices_of``.
+    """
+
+    spec: GangSpec
+    placed: int
+    missing: int
+    has_waiting: bool
+    deliveries: frozenset[Delivery]
+    unschedulable_reason: str
+    slices: Slices
 
 
 class RoundGangs:
@@ -43,7 +66,6 @@ class RoundGangs:
         reserved: Mapping[str, str],
         domain_of: DomainOf,
         paused: Collection[str] = (),
-        awaiting: Collection[str] = (),
     ) -> None:
         """For one round.
 
@@ -51,14 +73,12 @@ class RoundGangs:
             pending: the pods to place, and how the plan of each is delivered.
             reserved: keys of pods on their way to a node, and that node.
             paused: keys of pods that are not planned for a while, since a write for them was refused.
-            awaiting: keys of those of ``reserved`` whose places others must leave first.
         """
         self._registry, self._pending, self._reserved, self._domain_of = registry, pending, reserved, domain_of
-        self._paused, self._awaiting = paused, awaiting
+        self._paused = paused
         self._positions: dict[GangKey, list[int]] = {}
         self._progress: dict[GangKey, GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
-        self._trees: dict[GroupTree, RoundTree] = {}
         #: Topologies that gangs prefer, by namespace.
         self._preferred: dict[str, set[str]] = {}
         self.gang_names: list[tuple[str, ...]] = [()] * len(pending)
@@ -133,17 +153,13 @@ class RoundGangs:
         progress = self.progress(key)
         spec = progress.spec
         unschedulable_reason = progress.unschedulable_reason
-        above = tuple[GangTree, ...]()
-        if spec.tree is not None and not unschedulable_reason:
-            above, unschedulable_reason = self._tree(spec.tree).terms(key)
-        elif not unschedulable_reason and progress.missing > 0 and spec.group:
+        if not unschedulable_reason and progress.missing > 0 and spec.group:
             unschedulable_reason = self._group(spec.group).blocked_reason(key, progress)
-        has_topology = bool(spec.topology_key) or any(tree.topology_key for tree in above)
-        if not unschedulable_reason and progress.missing <= 0 and not has_topology:
+        if not unschedulable_reason and progress.missing <= 0 and not spec.topology_key:
             return None
         # A gang that cannot be placed must not block a group that does not name it in turn.
-        is_asking = progress.missing > 0 and not unschedulable_reason and spec.tree is None
-        domain = self._domain((key,), spec.topology_key) if spec.topology_key else ""
+        is_asking = progress.missing > 0 and not unschedulable_reason
+        domain = self._domain(key, spec.topology_key) if spec.topology_key else ""
         return Gang(
             name=key.display_name,
             min_placed=max(0, progress.missing),
@@ -156,7 +172,6 @@ class RoundGangs:
             foreign_pods=self._foreign_pods(key)
             if not unschedulable_reason and progress.missing < len(self._positions.get(key, ()))
             else (),
-            above=above,
             placed=progress.placed if domain else 0,
         )
 
@@ -176,9 +191,7 @@ class RoundGangs:
         progress = self._progress.get(key)
         if progress is None:
             pending = [self._pending[position] for position in self._positions.get(key, ())]
-            progress = self._progress[key] = _progress(
-                self._registry, key, pending, self._reserved, self._paused, self._awaiting
-            )
+            progress = self._progress[key] = _progress(self._registry, key, pending, self._reserved, self._paused)
         return progress
 
     def _group(self, group: tuple[GangKey, ...]) -> _Group:
@@ -186,17 +199,6 @@ class RoundGangs:
         if members is None:
             members = self._groups[group] = _Group(self, self._registry, group)
         return members
-
-    def _tree(self, tree: GroupTree) -> RoundTree:
-        members = self._trees.get(tree)
-        if members is None:
-            ended = self._registry.ended_in(tree)
-            members = self._trees[tree] = RoundTree(tree, ended, self._progress_of_member, self._domain)
-        return members
-
-    def _progress_of_member(self, key: GangKey) -> GangProgress | None:
-        """A gang in this round; None: it has no pods."""
-        return self.progress(key) if self._registry.exists(key) else None
 
     def is_group_of(self, group: _Group, key: GangKey) -> bool:
         """Whether a gang names this group. Each gang's group is compared once."""
@@ -216,12 +218,12 @@ class RoundGangs:
             if topology not in known and len(known) >= MAX_PREFERRED_LEVELS:
                 break
             known.add(topology)
-            levels.append((topology, self._domain((key,), topology)))
+            levels.append((topology, self._domain(key, topology)))
         return tuple(levels)
 
-    def _domain(self, keys: Sequence[GangKey], topology: str) -> str:
-        """The domain of most pods of some gangs: others may have placed them in several."""
-        nodes = (node for key in keys for _, node in self._nodes(key))
+    def _domain(self, key: GangKey, topology: str) -> str:
+        """The domain of most of its pods: others may have placed them in several."""
+        nodes = (node for _, node in self._nodes(key))
         return _most_common(Counter(value for node in nodes if (value := self._domain_of(node, topology))))
 
     def _nodes(self, key: GangKey) -> Iterator[tuple[str, str]]:
@@ -242,14 +244,12 @@ def _progress(
     pending: Sequence[tuple[Pod, Delivery]],
     reserved: Mapping[str, str],
     paused: Collection[str],
-    awaiting: Collection[str],
 ) -> GangProgress:
     """A gang in one round; the arguments as of ``RoundGangs``, with those of ``pending`` that are of the gang."""
     state = registry.state(key)
     waiting, bound = registry.members(key)
     placed, needed = len(bound) + sum(pod in reserved for pod in waiting), state.spec.min_member or 0
     missing = needed - placed - state.succeeded_count
-    is_preempting = missing <= 0 < missing + sum(pod in awaiting for pod in waiting if awaiting)
     deliveries = frozenset(delivery for _, delivery in pending)
     reason = state.unschedulable_reason
     if not reason and missing > 0:
@@ -273,7 +273,6 @@ def _progress(
         state.spec,
         placed,
         max(1, missing) if reason else missing,
-        is_preempting,
         bool(waiting),
         deliveries,
         reason,

@@ -59,14 +59,6 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     return reasons
 
 
-def within_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], bool]:
-    """Whether the limits of queues leave enough for some pods, if no others get anything of it."""
-    if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
-        return lambda _: True
-    allowance = _allowance(Shares(snapshot))
-    return lambda pods: allowance.lacking(pods) is None
-
-
 def let_in_by_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], bool]:
     """Whether the limits of queues leave enough for some pods beside those that were let in by earlier questions."""
     if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):

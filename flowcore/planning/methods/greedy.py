@@ -15,6 +15,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.capped_greedy import capped_greedy, cheapest_per_domain
+from flowcore.planning.methods.cheapest_of_kinds import CheapestOfKinds
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
@@ -136,7 +137,7 @@ class CandidateNodes:
             not constraints.may_unblock or self._version_when_stuck == domain_counts.version(constraints.reads)
         ):
             return []
-        if self._only_spreads and count <= _MAX_SOFT_COST_UPDATES:
+        if self._only_spreads:
             return self._place_in_turns(count)
         sequence: list[tuple[int, int]] = []
         remaining = count
@@ -176,37 +177,50 @@ class CandidateNodes:
         return sequence
 
     def _place_in_turns(self, count: int) -> list[tuple[int, int]]:
-        """Commits at most ``count`` pods of a demand that only spreads: for each, some nodes are compared, not all."""
+        """Commits at most ``count`` pods of a demand that only spreads, one by one: kinds of nodes are compared."""
         demand, capacity, soft_costs = self._demand, self._capacity, self._soft_costs
         assert soft_costs is not None  # noqa: S101 - it spreads
         self._refresh()
         cost = self._next_cost if self._soft_cost is None else self._next_cost - self._soft_cost
         turns = soft_costs.turns(capacity.domain_counts, demand.constraints.increments, count, cost)
-        nodes, own_cost = turns.spread_nodes.nodes, cost[turns.spread_nodes.nodes]
+        alike, nodes = turns.alike_nodes, turns.alike_nodes.nodes
+        heaps = CheapestOfKinds(cost[nodes] - turns.initial_cost, alike.kinds)
+        by_amounts = demand.group.pod_class.fits_by_amounts
         sequence: list[tuple[int, int]] = []
-        #: Places of nodes that got a pod: the next one costs no less there than that one did.
-        risen = set[int]()
-        prices = own_cost + turns.added_cost
-        while len(sequence) < count and len(nodes):
-            place = int(prices.argmin())
-            if not np.isfinite(prices[place]):
+        #: Nodes whose pods are not committed yet, and places of all that the next pod costs more than is known.
+        chosen, risen = list[int](), set[int]()
+        while len(sequence) < count:
+            kind, place = heaps.cheapest(turns.cost())
+            if place < 0:
                 break
-            here = nodes[place : place + 1]
+            node = int(nodes[place])
             if place in risen:
-                risen.discard(place)
-                fits = bool(capacity.has_room_at(demand, here)[0])
-                now = (self._own_cost(here) + capacity.next_increase_at(demand, here))[0] if fits else np.inf
-                prices[place] += now - own_cost[place]
-                own_cost[place] = now
-            elif capacity.place(demand, int(here[0]), 1):
-                sequence.append((int(here[0]), 1))
-                self._placed += 1
+                # All at once: most of the work is the same for many.
+                self._commit_each(chosen)
+                chosen.clear()
+                places = np.array(sorted(risen), dtype=np.int64)
+                here = nodes[places]
+                now = self._own_cost(here) + capacity.next_increase_at(demand, here)
+                now = np.where(capacity.has_room_at(demand, here), now, np.inf)
+                heaps.price(places, now - turns.initial_cost[places])
+                risen.clear()
+            elif by_amounts or capacity.place(demand, node, 1):
+                sequence.append((node, 1))
                 risen.add(place)
-                turns.spread_nodes.come(place)
-                prices = own_cost + turns.added_cost
+                heaps.move(place, kind, alike.come(kind))
+                if by_amounts:
+                    chosen.append(node)
             else:
-                own_cost[place] = prices[place] = np.inf
+                heaps.price(np.array([place]), np.array([np.inf]))
+        self._commit_each(chosen)
+        self._placed += len(sequence)
         return sequence
+
+    def _commit_each(self, nodes: list[int]) -> None:
+        """Commits a pod to each of these nodes, of which some may come twice."""
+        if nodes:
+            places, pods = np.unique(np.array(nodes, dtype=np.int64), return_counts=True)
+            self._capacity.place_many(self._demand, places, pods)
 
     def _update_soft_cost(self) -> None:
         soft_constraints, domain_counts = self._demand.constraints.soft_constraints, self._capacity.domain_counts

@@ -39,6 +39,8 @@ class Objective:
         self._with_claims: tuple[tuple[Commit, ...], list[int]] = (), []
         self._counted = np.array([demand.counted for demand in demands], dtype=np.int64).reshape(-1, 4)
         self._soft: dict[int, SoftConstraintCosts | None] = {}
+        #: Commits that were priced last, and what preferences add: a plan is compared, and then shown.
+        self._with_preferences: tuple[tuple[Commit, ...], list[tuple[list[int], Int64s]]] = (), []
         self._alike: dict[NodePotential, list[int]] = {}
         for index, demand in enumerate(demands):
             self._alike.setdefault(demand.potential, []).append(index)
@@ -135,6 +137,11 @@ class Objective:
 
     def _soft_prices(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
         """For each demand with preferences its commits, and what they add to the price of each of their pods."""
+        if self._with_preferences[0] != (taken := tuple(commits)):
+            self._with_preferences = taken, self._priced_preferences(taken)
+        return self._with_preferences[1]
+
+    def _priced_preferences(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
         places: dict[int, list[int]] = {}
         for place, commit in enumerate(commits):
             if self._demands[commit.demand].constraints.soft_constraints is not None:

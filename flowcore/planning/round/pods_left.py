@@ -276,13 +276,10 @@ def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:
     most = [int(each.sum()) for each in counts]
     absent = np.array(
         [
-            not any(gang.is_choice for gang in group.gangs)
-            and (
-                bool(group.unschedulable_reason)
-                or any(
-                    sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
-                    for gang, members in zip(group.gangs, group.members, strict=True)
-                )
+            bool(group.unschedulable_reason)
+            or any(
+                sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
+                for gang, members in zip(group.gangs, group.members, strict=True)
             )
             for group in groups.all
         ]

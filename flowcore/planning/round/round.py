@@ -16,8 +16,8 @@ from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.group_choices import ChooseGroups, FormClaimGangs
-from flowcore.planning.group_choices.pods_to_come import without_gangs_before_room
+from flowcore.planning.gangs.claim_gangs import FormClaimGangs
+from flowcore.planning.gangs.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_without_preferences
@@ -57,7 +57,7 @@ from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.planning.saying import Say, unguarded
-from flowcore.rules.devices.columns.own_rounds import Preemption
+from flowcore.rules.devices.columns.conflicts import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.filters import run_filters
 from flowcore.rules.verdicts import VerdictCache
@@ -136,7 +136,6 @@ class Round:
             CompileWorkloadKinds(),
             FormConstraintGangs(),
             FormClaimGangs(),
-            ChooseGroups(),
             KeepQueueLimits(),
             PlaceReplacements(),
             SolveNetworks(seed),

@@ -37,8 +37,6 @@ def gang_incomplete(pod: UnplacedCase) -> Finding:
     step = "Mend what the reason names."
     if key.source.has_pod_groups and key not in gangs.groups:
         step = f"Create {key.display_name}, or let the {'pod' if len(waiting) == 1 else 'pods'} name another one."
-    if state.spec.tree is not None:
-        step = "Wait until enough of the other groups are placed, or mend what the reason names."
     if present < needed:
         more = f"{needed - present} more {'pod' if needed - present == 1 else 'pods'}"
         step = f"Create {more} of it, or lower its minMember."

@@ -6,7 +6,7 @@ allocated device may take until its driver confirms it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -64,8 +64,10 @@ def node_devices(
     waiting = [needed_on(node, claim) for claim in claims if claim.allocation is None]
     if not any(claim.requests for claim in waiting) and all(claim.name == EXTENDED_RESOURCES for claim in claims):
         return tuple(ClaimAllocation() for _ in claims)
-    pools = state.slices.pools(node) if waiting else ()
-    chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
+    chosen: tuple[ClaimAllocation, ...] | Unallocatable = ()
+    if waiting:
+        pools = state.slices.pools(node)
+        chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
     if isinstance(chosen, Unallocatable):
         return ClaimRejection(chosen.reason, ERROR if chosen.ends_attempt else UNRESOLVABLE)
     if not all(is_available(claim.allocation, node) for claim in claims):
@@ -105,6 +107,11 @@ def needed_on(node: ReachedNode, claim: ResourceClaim) -> ResourceClaim:
         return claim
     requests = tuple(request for request in claim.requests if request.resource not in node.offered)
     return claim if len(requests) == len(claim.requests) else msgspec.structs.replace(claim, requests=requests)
+
+
+def are_allocated(claims: Iterable[ResourceClaim]) -> bool:
+    """Whether all claims have what they ask for, so that nodes differ only by whether they reach that."""
+    return all(claim.allocation is not None for claim in claims)
 
 
 def is_available(allocation: ClaimAllocation | None, node: ReachedNode) -> bool:

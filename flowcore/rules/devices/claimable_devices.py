@@ -23,7 +23,7 @@ from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import Pool
 from flowcore.rules.devices.claim_users import ClaimUsers
-from flowcore.rules.devices.claim_verdicts import DeviceState, alternatives_score, node_devices
+from flowcore.rules.devices.claim_verdicts import DeviceState, alternatives_score, are_allocated, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, claims_of
@@ -176,8 +176,12 @@ class ClaimableDevices:
         if not claims:
             return [0 for _ in nodes]
         spend = self._state.effort.of(claims[0].namespace)
-        answers, is_allocated = self._memory.of(without_names(claims)), has_allocation(claims)
-        searched = (self._remembered(claims, node, answers, spend, is_allocated=is_allocated) for node in nodes)
+        searched: Iterable[_Answer]
+        if are_allocated(claims):
+            searched = (self.answer(claims, node, spend) for node in nodes)
+        else:
+            answers, is_allocated = self._memory.of(without_names(claims)), has_allocation(claims)
+            searched = (self._remembered(claims, node, answers, spend, is_allocated=is_allocated) for node in nodes)
         return [
             NOTHING if isinstance(answer, ClaimRejection) else alternatives_score(claims, answer) for answer in searched
         ]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
+from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.devices import DeviceClass
 from flowcore.model.generational_cache import GenerationalCache
@@ -21,14 +22,27 @@ from flowcore.model.resource_claims import ClaimAllocation, DeviceTaker, Resourc
 from flowcore.model.resource_slices import PoolId, ResourceSlice
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import Pool, SliceIndex
-from flowcore.rules.devices.claim_verdicts import DeviceState, alternatives_score, has_alternatives
+from flowcore.rules.devices.claim_verdicts import (
+    REASON_ELSEWHERE,
+    DeviceState,
+    alternatives_score,
+    are_allocated,
+    has_alternatives,
+)
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
 from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.nameless_claims import NamelessClaims, extended_resources, named, without_names
 from flowcore.rules.devices.node_reach import ReachedNode, reached_node
 from flowcore.rules.devices.pod_claims import ERROR, UNRESOLVABLE, ClaimRejection
-from flowcore.rules.devices.search_effort import LOOK_UP, REASON_LATER, EffortSpentError, SearchEffort, Spend
+from flowcore.rules.devices.search_effort import (
+    LOOK_UP,
+    REASON_LATER,
+    SELECTED_BY_UNIT,
+    EffortSpentError,
+    SearchEffort,
+    Spend,
+)
 
 #: Under which the objects keep the index.
 _MEMO = "index"
@@ -305,7 +319,31 @@ class DeviceIndex:
         self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...]
     ) -> _NodeAnswers:
         alike, spend = without_names(claims), self._effort.of(claims[0].namespace)
+        if are_allocated(alike):
+            return self._answers_reaching(alike, table, spend)
         return self._answers_beside(alike, table, takers, spend) if takers else self._answers_begun(alike, table, spend)
+
+    def _answers_reaching(self, claims: NamelessClaims, table: NodeTable, spend: Spend) -> _NodeAnswers:
+        """Which nodes reach what claims have: nothing is searched, and no device counts."""
+        known = self._nodes.get(claims)
+        if known is not None and known.table is table:
+            return known
+        reached, count = np.ones(len(table.nodes), dtype=np.bool_), len(table.nodes)
+        try:
+            for claim in claims:
+                if claim.allocation is None or claim.allocation.terms is None:
+                    continue
+                selected = np.zeros(count, dtype=np.bool_)
+                for term in claim.allocation.terms:
+                    spend(1 + count // SELECTED_BY_UNIT)
+                    selected |= term_matches(term, table)
+                reached &= selected
+        except EffortSpentError:
+            return self._all_later(claims, table)
+        without = () if reached.all() else ((REASON_ELSEWHERE, ~reached),)
+        known = _NodeAnswers(table, self._changes, without, (), None, None)
+        self._nodes.put(claims, known, _READ_BYTES * count)
+        return known
 
     def _answers_begun(self, claims: NamelessClaims, table: NodeTable, spend: Spend) -> _NodeAnswers:
         known = self._nodes.get(claims)

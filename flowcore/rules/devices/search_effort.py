@@ -18,9 +18,11 @@ KEPT_OF_ROUND, FIRST_OF_NAMESPACE = 1_000_000, 125_000
 #: Units of other work than steps of CEL: to look up what is remembered of a node, to search one, to ask a selector
 #: about a device, to choose a device, to compile a character.
 LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 100, 4, 12, 6
+#: Nodes of which a unit says whether a term of what a claim has selects them.
+SELECTED_BY_UNIT = 16
 
 REASON_LATER: Final = "devices not searched yet: claims of the namespace cost more than a round spends on them"
-REASON_IN_TURNS: Final = "devices not planned in this round: others that need them by preemption have their turn"
+REASON_OTHERS_FIRST: Final = "devices not planned in this round: others that need them by preemption go first"
 
 #: Counts units of work that begins or is done.
 Spend = Callable[[int], None]

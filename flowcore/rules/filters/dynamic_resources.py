@@ -22,17 +22,17 @@ from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
-from flowcore.rules.devices.search_effort import REASON_IN_TURNS, REASON_LATER
+from flowcore.rules.devices.search_effort import REASON_LATER, REASON_OTHERS_FIRST
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 
 __all__ = [
     "NAME",
     "REASON_ELSEWHERE",
     "REASON_INVALID_POOLS",
-    "REASON_IN_TURNS",
     "REASON_IN_USE",
     "REASON_LATER",
     "REASON_NONE_FIT",
+    "REASON_OTHERS_FIRST",
     "alternatives_scores",
     "claimable_devices",
     "closed_to_new_nodes",

@@ -83,7 +83,7 @@ class Evictor(QueuedWriter[Evict]):
         return outcome
 
     async def _evict(self, write: Evict, tries: int) -> tuple[Outcome, Answer | None, str]:
-        """One try: what becomes of it in the queue, the answer for the ledger (None: none yet), and its reason."""
+        """One try: what becomes of it in the queue, what is to be answered (None: nothing now), and its reason."""
         pod = write.pod
         path = pod_path(pod.namespace, pod.name)
         options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
@@ -108,11 +108,13 @@ class Evictor(QueuedWriter[Evict]):
             return self._refused(write, tries, error)
         self._count(write, "allowed" if write.dry_run else "evicted")
         if not write.dry_run:
+            self._shell.answered(write, Answer.DONE)  # at once: others may leave after it
             preemptors = {"preemptors": write.preemptors} if write.preemptors else {}
             _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message, **preemptors)
             if self._shell.shows(pod):
                 await self._write_condition(write, path)
             self._write_event(write, write.message)
+            return Finished.ANSWERED, None, ""
         return Finished.ANSWERED, Answer.DONE, ""
 
     def _refused(self, write: Evict, tries: int, error: Refused) -> tuple[Outcome, Answer | None, str]:

@@ -234,10 +234,10 @@ class LedgerChecks:
             assert any(each.pod.pod_class.priority > priority for each in waiting), "of no lower priority"
         if write.departure is not Departure.REPLACEMENT:
             groups = [ledger.members_of(each) for each in waiting]
-            # Where several leave for a group, the API server would evict each of them, or it leaves already.
+            # Where several leave for a group, the API server would evict each other one, or it leaves already.
             assert any(
                 all(
-                    ledger.victims[key].stage is Stage.ASKED or ledger.victims[key].pod.deleting
+                    ledger.victims[key].stage in (Stage.CHECKED, Stage.ASKED) or ledger.victims[key].pod.deleting
                     for each in group
                     for key in each.victims
                 )

@@ -161,6 +161,15 @@ class EvictionScene:
         self.state.look_after()
         self.state.look_after()
 
+    def answer_evictions(self) -> list[str]:
+        """The API server allows and does all that it is asked for, one after the other; names of who is evicted."""
+        evicted = []
+        for each in self.asked:  # more come with the answers
+            if each.wanted():
+                each.done()
+                evicted += [] if each.write.dry_run else [each.pod.name]
+        return evicted
+
     def evictions(self) -> list[str]:
         """Names of the pods that are to be evicted now."""
         return [each.pod.name for each in self.asked if not each.write.dry_run and each.wanted()]

@@ -47,6 +47,8 @@ class FreeCapacity:
         #: Values of potentials as the round begins; those of now, and how many of the changes are in there.
         self._start_values: dict[NodePotential, Int64s] = {}
         self._values: dict[NodePotential, tuple[Int64s, int]] = {}
+        #: By how much a pod of a size increases a potential on each node, and how many of the changes are in there.
+        self._increases: dict[tuple[NodePotential, bytes], tuple[Int64s, int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
         self.domain_counts = DomainCounts()
         self._zones = ZoneRoom(snapshot.numa)
@@ -119,6 +121,20 @@ class FreeCapacity:
         return increase if added is None else increase + added
 
     def _potential_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
+        # Many demands are of one size: what is known for one is known for all.
+        key = demand.potential, demand.size.tobytes()
+        increases, seen = self._increases.get(key, (demand.first_increase, 0))
+        stale = np.nonzero(self.is_changed(seen))[0]
+        if len(stale) > len(nodes) or not demand.is_priced:
+            return self._computed_increase_at(demand, nodes)
+        if len(stale):
+            increases = increases if seen else increases.copy()
+            increases[stale] = self._computed_increase_at(demand, stale)
+            self._increases[key] = increases, self.changes
+        increase: Int64s = increases[nodes]
+        return increase
+
+    def _computed_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         potential = demand.potential
         before = self._values_of(potential)
         if len(nodes) * _MOSTLY > len(before):

@@ -128,8 +128,8 @@ def _phrase(change: Change, pods: dict[str, Pod], gangs: GangRegistry, *, at_mos
         case SetPriority():
             pod = pods[change.pod]
             group = None if pod.gang is None else gangs.groups.get(pod.gang.key)
-            said_by = "" if group is None else gangs.composites.priority_said_by(group)
-            return f"give {said_by or 'it'} priority {change.priority}, not {pod.pod_class.priority}"
+            said_by = "it" if group is None or group.spec.priority is None else group.key.display_name
+            return f"give {said_by} priority {change.priority}, not {pod.pod_class.priority}"
         case RaiseCap():
             return f"raise maxPerDomain of constraint {change.constraint} of policy {change.policy} to {change.value}"
         case RaiseQueueLimit():

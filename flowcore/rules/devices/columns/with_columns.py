@@ -25,27 +25,27 @@ from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod
 from flowcore.rules.devices.columns.claimed_numbers import Claimed, ClaimedNumbers
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS
+from flowcore.rules.devices.columns.conflicts import (
+    NO_PREEMPTION,
+    Asking,
+    Columns,
+    Conflicts,
+    Preemption,
+    are_columns,
+    askings_of,
+    in_fair_order,
+)
 from flowcore.rules.devices.columns.extended_resources import (
     PLENTY,
     WithExtendedResources,
     resources_by_devices,
     with_extended_resources,
 )
-from flowcore.rules.devices.columns.own_rounds import (
-    NO_PREEMPTION,
-    Asking,
-    Columns,
-    OwnRounds,
-    Preemption,
-    are_columns,
-    askings_of,
-    in_fair_order,
-)
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import own_claims
-from flowcore.rules.devices.search_effort import REASON_IN_TURNS, REASON_LATER, EffortSpentError
+from flowcore.rules.devices.search_effort import REASON_LATER, REASON_OTHERS_FIRST, EffortSpentError
 
 #: Is called after each search of devices, with the pods that it was for.
 _Charge = Callable[[Sequence[PendingPod]], None]
@@ -134,7 +134,7 @@ def with_columns(
             on_their_way.append((taker.node, claimed))
     fixed = _each_once(claimed for _, claimed in on_their_way)
     everybody = _each_once((*by_pod.values(), *fixed))  # most are of few templates
-    turn, is_shared = divmod(snapshot.devices.turn, 2)
+    turn = snapshot.devices.turn
     kinds = {kind for claimed in everybody for kind in claimed.kinds}
     if len(kinds) > MOST_KINDS:
         asking = in_fair_order(pods.askings(everybody, preemption), turn)
@@ -154,16 +154,19 @@ def with_columns(
     if not all(are_columns(claimed, columns) for claimed in taking) and kinds.issuperset(
         kind for claimed in fixed for kind in claimed.kinds
     ):
-        own = OwnRounds(index.columns, snapshot, partial(_columns, index, snapshot), preemption)
+        taken = [claimed for claimed in fixed if claimed in taking]
+        columns_of = partial(_columns, index, snapshot)
+        taking_kinds = {kind for claimed in taking for kind in claimed.kinds}
+        conflicts = Conflicts(index.columns, snapshot, taking_kinds, taken, columns_of, preemption)
         askings = in_fair_order(pods.askings(taking, preemption), turn)
-        needy = own.needy(askings, columns)
-        snapshot.devices.is_searched &= not (needy and index.has_turns(2 * len(needy)))
-        if needy and not is_shared:
-            unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], preemption)
-            taken = [claimed for claimed in fixed if claimed in taking]
-            chosen, who_waits = own.choose(askings, unknown, taken, needy, turn)
-            if chosen:
-                columns, waiting = chosen, {pod.key for asking in who_waits for pod in asking.pods}
+        needy = conflicts.needy(askings, columns)
+        snapshot.devices.is_searched &= not (needy and index.has_turns(4 * len(needy)))
+        unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], preemption)
+        unknown = [replace(each, claimed=replace(each.claimed, numbers=(), kinds=())) for each in unknown]
+        who_waits = conflicts.who_waits(askings, unknown, needy, turn) if needy else set[Asking]()
+        if who_waits:
+            columns = columns_of([*taken, *(each.claimed for each in askings if each not in who_waits)])
+            waiting = {pod.key for asking in who_waits for pod in asking.pods}
         charge(())
     if not (columns or later) or (len(known) < len(everybody) and not columns):
         return WithColumns(snapshot, begun, {}, extended.running)
@@ -277,7 +280,7 @@ class _Widening:
         self._column_of = {kind: firsts.index(first) for kind, first in columns.items()}
         self._later, self._waiting = later, waiting
         self._amounts_of: dict[int, Amounts] = {}
-        reasons = [*([REASON_LATER] if later else []), *([REASON_IN_TURNS] if waiting else [])]
+        reasons = [*([REASON_LATER] if later else []), *([REASON_OTHERS_FIRST] if waiting else [])]
         named = [*(kind.device_class for kind in firsts), *(_LATER for _ in reasons)]
         self._names = _names(named, snapshot.resources)
         #: Why pods wait that request something of the last columns, by name.

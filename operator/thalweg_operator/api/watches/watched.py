@@ -9,7 +9,6 @@ import msgspec
 
 from flowcore.api import Interner
 from flowcore.api.kinds import (
-    COMPOSITE_POD_GROUP,
     DEVICE_TAINT_RULE,
     DISRUPTION_BUDGET,
     HYPER_NODE,
@@ -43,7 +42,6 @@ OPTIONAL_KINDS: Final = frozenset(
         SERVICE.plural,
         NODE_TOPOLOGY.plural,
         HYPER_NODE.plural,
-        COMPOSITE_POD_GROUP.plural,
         *(kind.plural for kind in CLAIMED_DEVICES),
         DEVICE_TAINT_RULE.plural,
         *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()),
@@ -61,7 +59,6 @@ REFUSABLE_KINDS: Final = frozenset(
         DISRUPTION_BUDGETS,
         *(kind.plural for kind in CLAIMED_DEVICES),
         DEVICE_TAINT_RULE.plural,
-        COMPOSITE_POD_GROUP.plural,
         HYPER_NODE.plural,
         SERVICE.plural,
     )

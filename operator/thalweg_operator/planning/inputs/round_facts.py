@@ -67,9 +67,7 @@ def operator_round_input(
         waiting,
         _LedgerFacts(state, now, time, foreseen),
         lambda pod: cluster.policies.of(pod, cluster.namespaces),
-        on_the_way=OnTheWay(
-            ledger.gang_pods(), ledger.refused(now), ledger.awaiting.union(ledger.held), lambda: _reserved(state)
-        ),
+        on_the_way=OnTheWay(ledger.gang_pods(), ledger.refused(now), lambda: _reserved(state)),
         stays_above=stays_above,
         now=time,
     )

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import (
     budgets_left,
+    composite_reason,
     gang_disruption,
     held_room,
     is_running,
     is_terminating,
-    leaves_with,
     to_running_pod,
 )
-from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
@@ -111,7 +110,6 @@ class RunningPodsTracker:
         self._policies, self._queues, self._keeping, self._stale = policies, tree, keeping, False
         read = _Read(self._state.unevictable_reasons(self._clock()), self._wall_clock())
         leaving: set[str] = set()
-        names: dict[GangKey, str] = {}
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
             sent = self._sent.get(key)
@@ -119,12 +117,8 @@ class RunningPodsTracker:
                 leaving.add(key)
                 continue
             anew_here = anew or pod.namespace in namespaces or key in self._passing or pod.uid in read.reasons
-            # A CompositePodGroup may have come, or gone, since.
-            if sent is not None and pod.gang is not None:
-                gang = pod.gang.key
-                if gang not in names:
-                    names[gang] = leaves_with(cluster, gang)
-                anew_here |= sent[1].gang != names[gang]
+            # Its PodGroup may have come, or gone, since.
+            anew_here = anew_here or bool(composite_reason(cluster, pod))
             if sent is not None and sent[0] is pod and not anew_here:
                 continue
             running = self._to_running_pod(pod, read)
@@ -175,7 +169,8 @@ class RunningPodsTracker:
         reason = read.reasons.get(pod.uid, "")
         running = to_running_pod(cluster, pod, policy, read.now, reason)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
-        (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
+        passes = reason or composite_reason(cluster, pod) or (moves and running.immovable_reason)
+        (self._passing.add if passes else self._passing.discard)(pod.key)
         return running
 
 

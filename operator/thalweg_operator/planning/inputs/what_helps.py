@@ -89,7 +89,7 @@ class WhatHelps:
         devices = pod.pod_class.devices
         shares = devices is not None and any(map(devices.is_of_group, devices.claims))
         must_fit = policy.gangs.pods_to_come is PodsToComeMode.MUST_FIT
-        return not (shares or must_fit or self._cluster.gangs.state(key).spec.topologies(key))
+        return not (shares or must_fit or self._cluster.gangs.state(key).spec.topologies)
 
     def by(
         self, freed: Collection[str], stored: Collection[StorageKey], now: float

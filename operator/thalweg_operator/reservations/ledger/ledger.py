@@ -156,7 +156,7 @@ class Ledger:
         if waiting_group:
             group = self.waiting_groups.setdefault(waiting_group, WaitingGroup())
             group.add(pod.key, optional=optional)
-            group.deleting += sum(self.victims[victim.pod.key].pod.deleting for victim in victims)
+            group.leaving += sum(self.victims[victim.pod.key].is_leaving for victim in victims)
         keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
         reservation = Reservation(
@@ -341,26 +341,32 @@ class Ledger:
     def _leave_group(self, reservation: Reservation, *, confirmed: bool) -> None:
         waiting_group = self.waiting_groups[reservation.waiting_group]
         waiting_group.leave(reservation.pod.key, confirmed=confirmed)
-        waiting_group.deleting -= sum(self.victims[victim].pod.deleting for victim in reservation.victims)
+        waiting_group.leaving -= sum(self.victims[victim].is_leaving for victim in reservation.victims)
         if not waiting_group.members:
             del self.waiting_groups[reservation.waiting_group]
 
     def victim_changed(self, pod: Pod, now: float) -> None:
         """A victim that has not left changed."""
         record = self.victims[pod.key]
-        self._count_deleting(record, -1)
+        self._count_leaving(record, -1)
         record.pod = pod
-        self._count_deleting(record, 1)
+        self._count_leaving(record, 1)
         if pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         for node in {self.reservations[key].node for key in record.for_pods & self.awaiting}:
             self._awaited_room.victim_changed(pod, node)
 
+    def victim_leaves(self, record: VictimRecord) -> None:
+        """A victim leaves for sure."""
+        self._count_leaving(record, -1)
+        record.leaves = True
+        self._count_leaving(record, 1)
+
     def victim_left(self, key: str) -> list[str]:
         """A victim is gone or has ended; keys of the pods that waited for it."""
         record = self.victims[key]
         keys = sorted(record.for_pods)
-        self._count_deleting(record, -1)
+        self._count_leaving(record, -1)
         for waiting in keys:
             reservation = self.reservations[waiting]
             self._count(reservation, -1)
@@ -371,11 +377,11 @@ class Ledger:
         self._forget_unwanted(key)
         return keys
 
-    def _count_deleting(self, record: VictimRecord, sign: int) -> None:
-        """Adds (sign 1) or removes (sign -1) a victim that is being deleted, in the groups that wait for it."""
-        for key in record.for_pods if record.pod.deleting else ():
+    def _count_leaving(self, record: VictimRecord, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) a victim that leaves for sure, in the groups that wait for it."""
+        for key in record.for_pods if record.is_leaving else ():
             if name := self.reservations[key].waiting_group:
-                self.waiting_groups[name].deleting += sign
+                self.waiting_groups[name].leaving += sign
 
     def _forget_unwanted(self, key: str) -> None:
         """Forgets a victim that no pod waits for any more."""

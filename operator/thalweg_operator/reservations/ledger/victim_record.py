@@ -39,6 +39,7 @@ class VictimRecord:
             there is reserved.
         for_pods: keys of the pods that wait for its room.
         asked: when the eviction was last asked for.
+        leaves: the API server evicts it, or another victim of the same pods: it leaves too, whatever changes.
         leaving_since: when it was first seen to be deleted; None: it is not.
         problem: why the API server does not evict it.
         reason: why it leaves, for people; "": the departure says it.
@@ -51,10 +52,16 @@ class VictimRecord:
     for_pods: set[str] = field(default_factory=set)
     stage: Stage = Stage.PLANNED
     asked: float = NEVER
+    leaves: bool = False
     leaving_since: float | None = None
     problem: str = ""
     reason: str = ""
     generation: int = 0
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it leaves for sure."""
+        return self.leaves or self.pod.deleting
 
 
 class UnevictablePod(msgspec.Struct, frozen=True, gc=False):

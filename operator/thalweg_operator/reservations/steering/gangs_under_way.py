@@ -96,8 +96,7 @@ def _to_plan_anew(state: SteeringState, key: GangKey, member: GangRef) -> list[G
     if not placed:
         return []
     # A gang of a group that has no pods any more says of nothing that it lacks them.
-    is_gone = spec.tree is None and not gangs.exists(key)
-    lacking = placed if is_gone else gangs.lacking(placed, KeysOnTheWay(ledger))
+    lacking = gangs.lacking(placed, KeysOnTheWay(ledger)) if gangs.exists(key) else placed
     begun_itself = cache(lambda gang: _has_begun_itself(state.cluster, ledger, gang))
     begun = cache(lambda group: any(map(begun_itself, group)))
     return [gang for gang in lacking if not begun(gangs.depends_on(gang))]

@@ -30,6 +30,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
+from thalweg_operator.reservations.steering.records.spread_prices import with_spread
 from thalweg_operator.reservations.steering.shifts import counted_by_others
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -86,10 +87,13 @@ def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str], *, 
         return False
     policy = state.policy_of(pod)
     assert policy is not None  # noqa: S101 - else it would not be alone
-    ledger = state.ledger
-    for price, node in _cheap(state, pod, policy, nodes, as_good=may_wait):
+    ledger, records = state.ledger, state.nominations
+    for node in _cheap(state, pod, policy, nodes, as_good=may_wait):
         if not infeasible_nodes(state, pod, [node]) and _reserve(state, pod, node, Owner.STEERING):
-            ledger.change(pod.key, since=state.now, phase=Phase.RESERVED, saving=price)
+            # Shifts compare it with the prices of the class.
+            own = records.prices_for(pod.pod_class, policy.name)
+            saving = None if own is None else own.of(node)
+            ledger.change(pod.key, since=state.now, phase=Phase.RESERVED, saving=saving)
             expect_question(state, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
             return True
     return False
@@ -173,17 +177,27 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
 
 
 def _prices(state: SteeringState, pod: Pod, policy: Policy, *, as_good: bool = True) -> PlannedPrices | None:
-    """The prices of the last plan; ``as_good``: if they say what a round would do."""
+    """The prices of the last plan, with what crowding costs the pod; ``as_good``: if they say what a round would do."""
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
     if prices is None or not prices.tolerance or (as_good and (pod.pod_class, policy.name) not in records.firm):
         return None
-    return prices if state.now - prices.made <= PRICES_HOLD else None
+    return _with_spread(state, pod, policy, prices) if state.now - prices.made <= PRICES_HOLD else None
 
 
-def _cheap(
-    state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str], *, as_good: bool
-) -> Iterator[tuple[int, str]]:
+def _with_spread(state: SteeringState, pod: Pod, policy: Policy, prices: PlannedPrices) -> PlannedPrices | None:
+    """The prices for a pod that is spread by default beside others; the same ones if it has no others."""
+    cluster, index = state.cluster, state.cluster.occupancy.pod_index
+    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    spread = () if signature.constraints is None else signature.constraints.soft_spread
+    if not any(index.matching_pods(SpreadMatch(pod.namespace, each.selector)) for each in spread):
+        return prices
+    table = state.nominations.table(prices, cluster.nodes)
+    weight = policy.cost.weights.spread
+    return None if table is None else with_spread(prices, pod.pod_class, signature, index, table, weight)
+
+
+def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str], *, as_good: bool) -> Iterator[str]:
     """The cheapest of these nodes; ``as_good``: if they are as good as the cheapest node of the plan."""
     records, prices = state.nominations, _prices(state, pod, policy, as_good=as_good)
     dearest = None if prices is None else prices.dearest
@@ -194,9 +208,9 @@ def _cheap(
         for position, name in enumerate(nodes)
         if (price := records.price(prices, name)) is not None and (price <= dearest or not as_good)
     )
-    for price, position in nsmallest(_MOST_NODES, priced):
+    for _, position in nsmallest(_MOST_NODES, priced):
         if not state.cluster.node_changed_since(nodes[position], prices.generation):
-            yield price, nodes[position]
+            yield nodes[position]
 
 
 def _is_alone(state: SteeringState, pod: Pod) -> bool:
@@ -235,7 +249,6 @@ def _only_room_counts(state: SteeringState, pod: Pod) -> bool:
         and is_new(ledger, pod)
         and _is_plain(pod)
         and _is_priced_by_class(policy)
-        and not _is_spread(cluster, pod, policy)
         and not delivery_of(policy).blocked(pod)
         and not cluster.queues.of(pod, cluster.namespaces)
     )
@@ -261,15 +274,6 @@ def _needs_room_only(pod: Pod) -> bool:
         and not pod.pod_class.volumes
         and pod.pod_class.devices is None
         and pod.pod_class.numa is None
-    )
-
-
-def _is_spread(cluster: Cluster, pod: Pod, policy: Policy) -> bool:
-    """Whether a pod without rules of its own is spread by default beside others: a round compares the nodes."""
-    rules = with_policy_constraints(pod.signature, policy, cluster.services).constraints
-    index = cluster.occupancy.pod_index
-    return rules is not None and any(
-        index.matching_pods(SpreadMatch(pod.namespace, spread.selector)) for spread in rules.soft_spread
     )
 
 

@@ -171,7 +171,7 @@ def place_key_of(state: SteeringState, pod: Pod, node: str) -> PlaceKey | None:
 def domains_of_gang(state: SteeringState, pod: Pod, node: Node) -> tuple[tuple[str, str | None], ...]:
     """The topologies that the gang of a pod, if it has one, asks for or prefers, each with the domain of a node."""
     gang = pod.gang
-    keys = () if gang is None else state.cluster.gangs.state(gang.key).spec.topologies(gang.key)
+    keys = () if gang is None else state.cluster.gangs.state(gang.key).spec.topologies
     return tuple((key, domain_value(node.labels, key)) for key in keys)
 
 

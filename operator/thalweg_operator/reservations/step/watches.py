@@ -6,7 +6,6 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.kinds import (
-    COMPOSITES,
     DEVICE_TAINT_RULES,
     GROUPS_OF_PODS,
     RESOURCE_CLAIMS,
@@ -205,10 +204,9 @@ def object_event(state: State, event: ObjectEvent) -> None:
                 _taint_rule_changed(state, before, cluster.tainted_slices.rules.get(key))
             elif store is STORAGE_OBJECTS and ledger.preparing:
                 preparing.go_on(state, cluster.storage.pods_that_await(key))
-            elif store in (GROUPS_OF_PODS, COMPOSITES) and ledger.victims:
-                groups = {key} if store is GROUPS_OF_PODS else {*cluster.gangs.composites.below(key)}
+            elif store is GROUPS_OF_PODS and ledger.victims:
                 for victim in [record.pod for record in ledger.victims.values()]:
-                    if victim.gang is not None and victim.gang.key in groups:
+                    if victim.gang is not None and victim.gang.key == key:
                         ledger.victim_changed(cluster.pods[victim.key], state.now)  # its priority may be another one
 
 

@@ -2,14 +2,17 @@
 
 A pod with victims has a reservation in phase AWAITING_VICTIM, and so has every pod of its atomic group: they wait as
 one group. Here the victims of a group are evicted. Where there are several, the API server is first asked whether it
-would evict each of them; if it refuses one, none leaves. What is not wanted any more is given up; also where a node,
-or what runs there, is no longer what the pod was planned with: then the victims stay, and the next round judges again.
+would evict each of them but one; that one is evicted then, and the others once the API server has done it. If it
+refuses one of these questions, or that eviction, none leaves. What is not wanted any more is given up; also where a
+node, or what runs there, is no longer what the pod was planned with: then the victims stay, and the next round judges
+again.
 Once all victims of a group have left and their devices are free, its places are kept (HELD) and its pods come into a
 round again, which judges them by every filter as things are then; only then are they bound, or nominated for good.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -81,10 +84,12 @@ def victim_left(state: VictimsState, key: str) -> list[str]:
     Args:
         key: of a pod that is a victim and that the cluster still has.
     """
-    victim = state.ledger.victims[key].pod
+    record = state.ledger.victims[key]
     waited = state.ledger.victim_left(key)
     waiting = [state.ledger.reservations[name] for name in waited]
-    state.freed_devices.victim_left(victim, state.cluster.devices.claims, waiting, state.now)
+    state.freed_devices.victim_left(record.pod, state.cluster.devices.claims, waiting, state.now)
+    if record.stage is Stage.ASKED and not record.leaves:
+        _others_follow(state, waited)
     return waited
 
 
@@ -160,26 +165,51 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
 
 
 def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRecord]) -> None:
+    """Asks whether all may leave but the first; then for that one; and for the others once that one leaves."""
     ledger, now = state.ledger, state.now
-    begun = _any_leaves(ledger, members[0]) or any(record.stage is Stage.ASKED for record in staying)
-    if ledger.ends and not begun:
+    leaves = _any_leaves(ledger, members[0])
+    is_asked = any(record.stage is Stage.ASKED for record in staying)
+    if ledger.ends and not (leaves or is_asked):
+        return
+    is_nominated = _are_nominated(state, members)
+    unknown = [record for record in staying if record.stage in (Stage.PLANNED, Stage.CHECKING)]
+    first = _first(state, unknown)
+    others = [record for record in unknown if record is not first]
+    for record in others:
+        if now - record.asked >= RETRY_SECONDS:
+            record.stage, record.asked = Stage.CHECKING, now
+            if record.pod.uid not in state.checking:
+                state.evict(_eviction(ledger, record, dry_run=True))
+    if others or not is_nominated:
         return
     for record in staying:
-        if record.stage is Stage.PLANNED and len(staying) == 1:
-            record.stage = Stage.CHECKED  # a refusal of the eviction itself does as well as that of a dry run
-        uid, is_late = record.pod.uid, now - record.asked >= RETRY_SECONDS
-        if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
-            record.stage, record.asked = Stage.CHECKING, now
-            if uid not in state.checking:
-                state.evict(_eviction(ledger, record, dry_run=True))
-    if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
-        return
-    if _are_nominated(state, members):
-        for record in staying:
-            if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
-                record.stage, record.asked = Stage.ASKED, now
-                if record.pod.uid not in state.evicting:
-                    state.evict(_eviction(ledger, record, dry_run=False))
+        if record.stage is Stage.ASKED:
+            is_due = now - record.asked >= RETRY_SECONDS
+        else:
+            is_due = first in (None, record) and (leaves or not is_asked)
+        if is_due:
+            record.stage, record.asked = Stage.ASKED, now
+            if record.pod.uid not in state.evicting:
+                state.evict(_eviction(ledger, record, dry_run=False))
+
+
+def _first(state: VictimsState, records: Sequence[VictimRecord]) -> VictimRecord | None:
+    """Which of these is to be evicted first: the one that is refused most likely, since nobody has left yet then."""
+
+    def order(record: VictimRecord) -> tuple[int, float, str]:
+        budgets, refused = state.cluster.budgets, state.ledger.unevictable.get(record.pod.uid)
+        allowed = (budgets.objects[key].allowed for key in budgets.of(record.pod))
+        return 0 if refused is None else -refused.tries, min(allowed, default=math.inf), record.pod.key
+
+    return min(records, key=order, default=None)
+
+
+def _others_follow(state: VictimsState, keys: Iterable[str]) -> None:
+    """The first victim of these pods leaves. So do the others of their groups."""
+    for members in list(_awaiting(state.ledger, keys)):
+        for record in _records(state.ledger, members):
+            state.ledger.victim_leaves(record)
+        _wait(state, members)
 
 
 def _are_nominated(state: VictimsState, members: list[Reservation]) -> bool:
@@ -232,6 +262,8 @@ def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason:
     if write.dry_run and record.stage is Stage.CHECKING and answer in (Answer.DONE, Answer.UNWANTED):
         record.stage = Stage.CHECKED if answer is Answer.DONE else Stage.PLANNED
         go_on(state, record.for_pods)
+    elif answer is Answer.DONE and record.stage is Stage.ASKED and not record.leaves:
+        _others_follow(state, record.for_pods)
     if answer not in (Answer.REFUSED, Answer.RETRYING):
         return
     if record.departure is Departure.REPLACEMENT:
@@ -355,10 +387,10 @@ def is_whole(ledger: Ledger, reservation: Reservation) -> bool:
 
 
 def _any_leaves(ledger: Ledger, reservation: Reservation) -> bool:
-    """Whether a victim of the reservation, or of its group, is being deleted."""
+    """Whether a victim of the reservation, or of its group, leaves for sure."""
     if reservation.waiting_group:
-        return ledger.waiting_groups[reservation.waiting_group].deleting > 0
-    return any(ledger.victims[key].pod.deleting for key in reservation.victims)
+        return ledger.waiting_groups[reservation.waiting_group].leaving > 0
+    return any(ledger.victims[key].is_leaving for key in reservation.victims)
 
 
 def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Policy) -> bool:

@@ -73,13 +73,13 @@ class WaitingGroup:
         members: keys of its pods with a reservation that waits.
         required: keys of the pods that it needs.
         lost: how many of those have lost their reservation.
-        deleting: how many victims of its pods are being deleted; a victim of two pods counts twice.
+        leaving: how many victims of its pods leave for sure; a victim of two pods counts twice.
     """
 
     members: set[str] = field(default_factory=set)
     required: set[str] = field(default_factory=set)
     lost: int = 0
-    deleting: int = 0
+    leaving: int = 0
 
     @property
     def is_whole(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.model.gang_spec import GangKey, GangRef
+from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.reservation import NEVER
@@ -77,6 +80,8 @@ class NominationRecords:
     plan_count: int = 0
     chain_count: int = 0
     _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
+    #: Nodes in the order of prices, made when it is first asked for; for which positions.
+    _table: tuple[Mapping[str, int], NodeTable] | None = None
 
     @property
     def is_as_planned(self) -> bool:
@@ -105,11 +110,24 @@ class NominationRecords:
         """No prices say what a round would do: another node may cost less now, or another policy is in force."""
         self.changed = self.arrivals.last
         self.firm.clear()
+        self._table = None
 
     @property
     def has_prices(self) -> bool:
         """Whether prices of any class are kept."""
         return bool(self._prices)
+
+    def table(self, prices: PlannedPrices, nodes: Mapping[str, Node]) -> NodeTable | None:
+        """The nodes in the order of prices; None: they have changed.
+
+        Args:
+            nodes: all nodes, by name.
+        """
+        if self._table is None or self._table[0] is not prices.positions:
+            if not prices.positions.keys() <= nodes.keys():
+                return None
+            self._table = prices.positions, NodeTable.of(nodes[name] for name in prices.positions)
+        return self._table[1]
 
     def price(self, prices: PlannedPrices, node: str) -> int | None:
         """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""

@@ -58,7 +58,7 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def dearest(self) -> int | None:
         """The most that a node may cost which is as good as the cheapest one with room; None: no node has room."""
-        codes = _array(self)
+        codes = codes_of(self)
         least = int(codes.min(initial=NOT_ALLOWED))
         return None if least >= NO_ROOM else self.base + self.step * least + self.tolerance
 
@@ -66,7 +66,7 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
 @lru_cache(maxsize=16)
 def cheapest_nodes(prices: PlannedPrices) -> Sequence[str]:
     """The nodes with room that are as good as the cheapest one, the cheapest first."""
-    dearest, codes = prices.dearest, _array(prices)
+    dearest, codes = prices.dearest, codes_of(prices)
     if dearest is None:
         return ()
     good = np.flatnonzero(codes <= min((dearest - prices.base) // prices.step, MOST_STEPS))
@@ -77,11 +77,12 @@ def cheapest_nodes(prices: PlannedPrices) -> Sequence[str]:
 @lru_cache(maxsize=16)
 def scores_by_node(prices: PlannedPrices) -> Mapping[str, int]:
     """What kube-scheduler is told of each node, 0 to 10, also of those without room: some may have come free."""
-    codes = _array(prices).astype(np.int64)
+    codes = codes_of(prices).astype(np.int64)
     allowed = codes != NOT_ALLOWED
     scores = scores_of(codes & (NO_ROOM - 1), allowed)
     return dict(zip(prices.positions, scores.tolist(), strict=True))
 
 
-def _array(prices: PlannedPrices) -> NDArray[np.uint16]:
+def codes_of(prices: PlannedPrices) -> NDArray[np.uint16]:
+    """uint16 of each position: the codes."""
     return np.asarray(prices.codes, dtype=np.uint16)

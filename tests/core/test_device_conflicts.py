@@ -18,7 +18,7 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.pods import Pod
 from flowcore.planning.round import RoundResult, run_round
-from flowcore.rules.devices.search_effort import REASON_IN_TURNS
+from flowcore.rules.devices.search_effort import REASON_OTHERS_FIRST
 from flowcore.rules.filters import run_filters
 
 #: More cores than a node has.
@@ -81,8 +81,8 @@ def check_without_victims(cluster: DeviceCluster, known: Snapshot, result: Round
     check_devices(replace(known, devices=objects), replace(result, after=replace(result.after, devices=objects)))
 
 
-def waits_in_turn(result: RoundResult) -> set[str]:
-    return names(each for each in result.unplaced if REASON_IN_TURNS in each.reason)
+def waits_for_others(result: RoundResult) -> set[str]:
+    return names(each for each in result.unplaced if REASON_OTHERS_FIRST in each.reason)
 
 
 def full_node() -> DeviceCluster:
@@ -114,19 +114,53 @@ def test_an_urgent_pod_preempts_whatever_others_ask_for(others: Sequence[dict[st
     assert names(result.evictions) == {"low"}
 
 
-def test_in_every_second_round_all_take_devices_one_by_one() -> None:
-    """Then the pod that waited for the urgent one gets its device; the next round follows soon."""
+def test_device_preemption_of_a_higher_priority_does_not_stop() -> None:
+    """A pod of any tenant takes single devices of its column: it waits, and gets the free device a round later."""
     cluster = DeviceCluster(n0="a", n1="b")
     cluster.run("low", "n0", 0)
     cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
     cluster.wait("any", namespace="other")
-    own, shared = cluster.snapshot(turn=2), cluster.snapshot(turn=3)
-    result = run_round(own)
-    assert names(result.placements) == {"urgent"}
-    assert waits_in_turn(result) == {"any"}
-    assert not own.devices.is_searched
-    assert names(run_round(shared).placements) == {"any"}
-    assert not shared.devices.is_searched
+    for turn in range(3):
+        known = cluster.snapshot(turn)
+        result = run_round(known)
+        assert names(result.placements) == {"urgent"}
+        assert names(result.evictions) == {"low"}
+        assert waits_for_others(result) == {"any"}
+        assert not known.devices.is_searched, "the next round follows at once"
+
+
+def test_nobody_waits_for_ever_for_a_higher_priority() -> None:
+    """In one of four rounds all take devices one by one: the others go on if the urgent pod never gets its own."""
+    cluster = DeviceCluster(n0="a", n1="b")
+    cluster.run("low", "n0", 0)
+    cluster.wait("never", f'{MODEL} == "a"', priority=1000, cpu=TOO_MANY)
+    cluster.wait("any", namespace="other")
+    assert [names(run_round(cluster.snapshot(turn)).placements) for turn in range(4)] == [set(), set(), set(), {"any"}]
+
+
+def test_a_pod_that_takes_single_devices_and_one_that_preempts_take_turns() -> None:
+    """Both are of one priority: each goes first in one of two rounds."""
+    cluster = DeviceCluster(n0="ab")
+    cluster.run("low", "n0", 0)
+    cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
+    cluster.wait("any", namespace="other", priority=1000, cpu=TOO_MANY)
+    evicting = [names(run_round(cluster.snapshot(turn)).evictions) for turn in range(8)]
+    assert evicting == [{"low"}, set()] * 4
+
+
+def test_pods_of_other_devices_do_not_wait() -> None:
+    """Neither those that take single devices of theirs, nor those that have columns."""
+    cluster = DeviceCluster(n0="a", n1="bd", n2="c")
+    cluster.run("low", "n0", 0)
+    cluster.run("lower", "n2", 0)
+    cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
+    cluster.wait("some", f'{MODEL} == "a" || {MODEL} == "d"', namespace="other")
+    cluster.wait("all", f'{MODEL} == "b"', namespace="other", allocationMode="All")
+    cluster.wait("third", f'{MODEL} == "c"', namespace="third", priority=10)
+    result = run_round(cluster.snapshot())
+    assert names(result.placements) == {"urgent", "all", "third"}
+    assert names(result.evictions) == {"low", "lower"}
+    assert waits_for_others(result) == {"some"}
 
 
 def test_rounds_that_change_nothing_come_to_an_end() -> None:
@@ -168,7 +202,7 @@ def test_who_might_take_what_a_waiting_pod_waits_for_waits_too() -> None:
     cluster.wait("least", f'{MODEL} == "b"', priority=0)
     result = run_round(cluster.snapshot())
     assert names(result.placements) == {"urgent"}
-    assert waits_in_turn(result) == {"any", "least"}
+    assert waits_for_others(result) == {"any", "least"}
 
 
 def test_tenants_take_turns() -> None:
@@ -179,7 +213,7 @@ def test_tenants_take_turns() -> None:
     cluster.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
     cluster.wait("urgent", priority=1000)
     evicting = [bool(run_round(cluster.snapshot(turn)).evictions) for turn in range(8)]
-    assert evicting in ([True, False, False, False] * 2, [False, False, True, False] * 2)
+    assert evicting == [True, False] * 4
 
 
 # --- drawn ---
@@ -215,14 +249,13 @@ def test_no_device_is_had_twice_and_priorities_hold(cluster: DeviceCluster, turn
     """Also if few kinds are known at once; who waits for others' turn loses nothing to a lower priority."""
     known = cluster.snapshot(turn)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("own_rounds", "with_columns", "column_sets"):
+        for module in ("conflicts", "with_columns", "column_sets"):
             patch.setattr(f"flowcore.rules.devices.columns.{module}.MOST_KINDS", most)
         result = run_round(known)
     check_without_victims(cluster, known, result)
-    in_turn = waits_in_turn(result)
-    assert not (turn % 2 and in_turn)
+    held = waits_for_others(result)
     for left in result.unplaced:
-        if left.pod.key.partition("/")[2] in in_turn:
+        if left.pod.key.partition("/")[2] in held:
             fits = run_filters(left.pod.pod_class, known, left.pod.signature)
             lower = [each for each in result.placements if each.pod.pod_class.priority < left.pod.pod_class.priority]
             assert not any(fits.fits[known.table.index[each.node]] for each in lower)

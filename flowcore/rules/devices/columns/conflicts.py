@@ -1,8 +1,8 @@
-"""Rounds in which some pods wait, so that pods that need devices of running pods have columns and may preempt.
+"""Who waits where some pods take devices one by one that others need as columns.
 
-Pods that ask for some of the same devices in different ways take devices one by one, and nobody is evicted for them. So
-in every second round the most urgent of those for which running pods may leave have columns, and who is in their way
-waits. In the other rounds all take devices one by one.
+Pods that ask for some of the same devices in different ways take devices one by one, and nobody is evicted for them.
+Where running pods may leave for some of these, the highest priority goes first and keeps its columns. Equal ones take
+turns. Who is in the way of those that go first waits in this round.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 
 _LOWEST = int(np.iinfo(np.int64).min)
+#: In one of so many rounds nobody waits for a higher priority: that pod may never get its devices.
+_FOR_ALL = 4
 
 #: Each kind that is a column, with the first of those that the same devices serve.
 Columns = Mapping[RequestKind, RequestKind]
@@ -93,14 +95,25 @@ def in_fair_order(askings: Iterable[Asking], turn: int) -> list[Asking]:
     return sorted(by_urgency, key=lambda each: (places[each], -each.priority, turns[each.claimed.namespace]))
 
 
+def _in_turn(askings: Iterable[Asking], needy: AbstractSet[Asking], turn: int) -> list[Asking]:
+    """The highest priority first; of equal ones another namespace in each round."""
+    askings = list(askings)
+    turns = _turns({each.claimed.namespace for each in askings}, turn)
+    return sorted(
+        askings, key=lambda each: (-each.priority, turns[each.claimed.namespace], each not in needy, each.created)
+    )
+
+
 def _turns(namespaces: Collection[str], turn: int) -> dict[str, int]:
     return {name: (place - turn) % len(namespaces) for place, name in enumerate(sorted(namespaces))}
 
 
-class OwnRounds:
-    """Who has columns in a round in which not all kinds can be columns.
+class Conflicts:
+    """Decides who waits in a round in which not all kinds can be columns.
 
     Args:
+        kinds: those of all pods that may take devices.
+        fixed: what pods are to get that are on their way: they do not wait.
         columns_of: the columns if these take devices and no others.
         preemption: for which pods running ones may be evicted.
     """
@@ -109,11 +122,20 @@ class OwnRounds:
         self,
         sets: ColumnSets,
         snapshot: Snapshot,
+        kinds: Collection[RequestKind],
+        fixed: Sequence[Claimed],
         columns_of: Callable[[Iterable[Claimed]], Columns],
         preemption: Preemption,
     ) -> None:
-        self._sets, self._snapshot, self._columns_of = sets, snapshot, columns_of
-        self._preemption = preemption
+        self._sets, self._snapshot, self._preemption = sets, snapshot, preemption
+        related = {kind: {each: sets.relation(kind, each, snapshot.table) for each in kinds} for kind in kinds}
+        #: By kind those that may get some of the same devices, and of these the ones that cannot be columns with it.
+        self._near = {kind: {each for each, same in to.items() if same is not False} for kind, to in related.items()}
+        self._crossed = {kind: {each for each, same in to.items() if same is None} for kind, to in related.items()}
+        columns = columns_of(fixed)
+        taken = {kind for claimed in fixed for kind in claimed.kinds}
+        #: Kinds of ``fixed`` that can be columns, and those of which devices are taken one by one.
+        self._fixed, self._by_one = taken & columns.keys(), taken - columns.keys()
         #: Whether some node has free devices for numbers.
         self._has_free: dict[Numbers, bool] = {}
 
@@ -121,17 +143,18 @@ class OwnRounds:
     def _lowest(self) -> Int64s:
         return _lowest_priorities(self._snapshot)
 
-    def needy(self, askings: Iterable[Asking], columns: Columns) -> list[Asking]:
+    def needy(self, askings: Iterable[Asking], columns: Columns) -> set[Asking]:
         """Those without columns that get devices only if pods of lower priorities leave, of the first so many."""
         candidates = (
             asking
             for asking in askings
             if asking.claimed.numbers
             and not are_columns(asking.claimed, columns)
+            and self._is_column_beside(asking.claimed, self._fixed)
             and self._preemption.is_allowed(asking.first)
-            and all(not kind.offered and self._selected(kind).is_countable for kind in asking.claimed.kinds)
+            and not any(kind.offered for kind in asking.claimed.kinds)
         )
-        return [asking for asking in islice(candidates, MOST_KINDS) if self._needs_others_to_leave(asking)]
+        return {asking for asking in islice(candidates, MOST_KINDS) if self._needs_others_to_leave(asking)}
 
     def _needs_others_to_leave(self, asking: Asking) -> bool:
         has_free = self._nodes_for(asking.claimed, free=True)
@@ -150,87 +173,65 @@ class OwnRounds:
             nodes &= selected.counts(table) - (selected.counts_taken(table) if free else 0) >= number
         return nodes
 
-    def choose(
-        self,
-        askings: Sequence[Asking],
-        unknown: Iterable[Asking],
-        fixed: Sequence[Claimed],
-        needy: Sequence[Asking],
-        turn: int,
-    ) -> tuple[Columns, set[Asking]]:
-        """Columns for as many of the needy as can be, the most urgent first, and who waits for that.
+    def who_waits(
+        self, askings: Sequence[Asking], unknown: Sequence[Asking], needy: AbstractSet[Asking], turn: int
+    ) -> set[Asking]:
+        """Who waits for pods that go first and have columns.
 
         Args:
             askings: pods that may take devices.
             unknown: pods of which nobody knows which devices they may get.
-            fixed: what pods are to get that are on their way.
-            needy: some of ``askings``.
+            needy: some of ``askings`` (``needy``).
         """
-        turns = _turns({each.claimed.namespace for each in needy}, turn)
-        ranked = sorted(needy, key=lambda each: (-each.priority, turns[each.claimed.namespace], each.created))
-        unknown = list(unknown)
-        columns: Columns = {}
+        taking = [each for each in askings if each.claimed.kinds]
         waiting = set[Asking]()
-        served = list[Asking]()
-        for asking in ranked:
-            if asking in waiting:
-                continue
-            if are_columns(asking.claimed, columns):
-                served.append(asking)
-                continue
-            tried = self._tried(asking, askings, unknown, fixed, waiting, needy)
-            if tried is not None and all(
-                are_columns(each.claimed, tried[0]) and each not in tried[1] for each in (*served, asking)
-            ):
-                columns, waiting = tried
-                served.append(asking)
-        return columns, waiting
+        for together in [[*taking, *unknown]] if unknown else self._together(taking):
+            waiting |= self._behind_the_first(_in_turn(together, needy, turn), needy, turn)
+        return waiting
 
-    def _tried(
-        self,
-        asking: Asking,
-        askings: Sequence[Asking],
-        unknown: Sequence[Asking],
-        fixed: Sequence[Claimed],
-        waiting: AbstractSet[Asking],
-        needy: Sequence[Asking],
-    ) -> tuple[Columns, set[Asking]] | None:
-        """Columns for one more, and who waits then; None: pods that do not wait are in its way."""
-        if any(each.priority > asking.priority for each in unknown):
-            return None
-        waiting = {*waiting, *unknown}
-        self._add_lower(askings, unknown, needy, waiting)
-        while True:
-            taking = [each for each in askings if each not in waiting]
-            columns = self._columns_of([*fixed, *(each.claimed for each in taking)])
-            if are_columns(asking.claimed, columns):
-                return columns, waiting
-            blockers = [each for each in taking if self._is_in_the_way(each.claimed, asking.claimed, columns)]
-            crossing = [each for each in blockers if self._crosses(each.claimed, asking.claimed)]
-            more = set(crossing or blockers)
-            if not more or asking in more:
-                return None
-            if any(each.priority > asking.priority and self._may_get(each, needy) for each in more):
-                return None
-            waiting |= more
-            self._add_lower(askings, unknown, needy, waiting)
+    def _together(self, askings: Iterable[Asking]) -> list[list[Asking]]:
+        """The askings that have to do with each other, by the devices that they may get."""
+        groups = list[tuple[set[RequestKind], list[Asking]]]()
+        for asking in askings:
+            near = set[RequestKind]().union(*(self._near[kind] for kind in asking.claimed.kinds))
+            kinds, together, others = set(asking.claimed.kinds), [asking], list[tuple[set[RequestKind], list[Asking]]]()
+            for group in groups:
+                if group[0].isdisjoint(near):
+                    others.append(group)
+                else:
+                    kinds |= group[0]
+                    together += group[1]
+            groups = [*others, (kinds, together)]
+        return [together for _, together in groups]
 
-    def _is_in_the_way(self, claimed: Claimed, needed: Claimed, columns: Columns) -> bool:
-        """Whether pods take devices one by one that others need as columns; those that need the same kinds do not."""
-        alike = claimed.numbers and set(claimed.kinds) == set(needed.kinds)
-        return not alike and not are_columns(claimed, columns) and self._touches(claimed.kinds, needed.kinds)
+    def _behind_the_first(self, order: Sequence[Asking], needy: AbstractSet[Asking], turn: int) -> set[Asking]:
+        """Who waits for the first that may get devices, if it needs columns: who cannot have columns beside it.
 
-    def _crosses(self, claimed: Claimed, needed: Claimed) -> bool:
-        table = self._snapshot.table
-        return not claimed.numbers or any(
-            self._sets.relation(kind, second, table) is None for kind in claimed.kinds for second in needed.kinds
+        Nobody gets what a waiting pod of a higher priority could have.
+        """
+        first = next((each for each in order if self._may_get(each, needy)), None)
+        if first is None or first not in needy:
+            return set()
+        columns, waiting, highest = {*self._fixed, *first.claimed.kinds}, set[Asking](), _LOWEST
+        for asking in order:
+            if asking.priority >= highest and self._is_column_beside(asking.claimed, columns):
+                columns.update(asking.claimed.kinds)
+            else:
+                waiting.add(asking)
+                highest = max(highest, asking.priority if self._may_get(asking, needy) else _LOWEST)
+        is_for_all = turn % _FOR_ALL == _FOR_ALL - 1 and any(each.priority < first.priority for each in waiting)
+        return set() if is_for_all else waiting
+
+    def _is_column_beside(self, claimed: Claimed, columns: AbstractSet[RequestKind]) -> bool:
+        """Whether numbers say what a pod asks for, and go on to say what others ask for."""
+        return bool(claimed.numbers) and all(
+            self._selected(kind).is_countable
+            and self._crossed[kind].isdisjoint((*columns, *claimed.kinds))
+            and self._near[kind].isdisjoint(self._by_one)
+            for kind in claimed.kinds
         )
 
-    def _touches(self, kinds: Iterable[RequestKind], others: Collection[RequestKind]) -> bool:
-        table = self._snapshot.table
-        return any(self._sets.relation(kind, second, table) is not False for kind in kinds for second in others)
-
-    def _may_get(self, asking: Asking, needy: Collection[Asking]) -> bool:
+    def _may_get(self, asking: Asking, needy: AbstractSet[Asking]) -> bool:
         """Whether pods may get devices in a round."""
         claimed = asking.claimed
         if asking in needy or not all(self._selected(kind).is_countable for kind in claimed.kinds):
@@ -238,38 +239,6 @@ class OwnRounds:
         if claimed.numbers not in self._has_free:  # without numbers every node may have devices
             self._has_free[claimed.numbers] = bool(self._nodes_for(claimed, free=True).any())
         return self._has_free[claimed.numbers]
-
-    def _add_lower(
-        self,
-        askings: Sequence[Asking],
-        unknown: Sequence[Asking],
-        needy: Collection[Asking],
-        waiting: set[Asking],
-    ) -> None:
-        """Who might take what a pod of a higher priority waits for waits too."""
-        count = -1
-        while count < len(waiting):
-            count = len(waiting)
-            giving_way = [each for each in askings if each in waiting and self._may_get(each, needy)]
-            waiting |= self._below(askings, giving_way, unknown)
-
-    def _below(self, askings: Sequence[Asking], giving_way: Iterable[Asking], unknown: Iterable[Asking]) -> set[Asking]:
-        """Who might take what a pod of a higher priority waits for."""
-        of_all = max((each.priority for each in unknown), default=_LOWEST)
-        highest: dict[RequestKind, int] = {}
-        for asking in giving_way:
-            for kind in asking.claimed.kinds:
-                highest[kind] = max(highest.get(kind, _LOWEST), asking.priority)
-        kinds = dict.fromkeys(kind for asking in askings for kind in asking.claimed.kinds)
-        above = {
-            kind: max((highest[second] for second in highest if self._touches((kind,), (second,))), default=_LOWEST)
-            for kind in kinds
-        }
-        return {
-            asking
-            for asking in askings
-            if any(asking.priority < max(of_all, above[kind]) for kind in asking.claimed.kinds)
-        }
 
     def _selected(self, kind: RequestKind) -> SelectedDevices:
         return self._sets.selected(kind, self._snapshot.table)
