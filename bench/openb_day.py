@@ -246,7 +246,7 @@ def _usage(pod: PendingPod) -> tuple[tuple[str, int], ...]:
     return (*pod.pod_class.requests, ("pods", 1))
 
 
-def _policy(moves: int, per_stranded_gpu: int) -> Policy:
+def _policy(moves: int) -> Policy:
     """Moves for gain and for nothing else, so many in a day: services whose replicas lose no work."""
     rescheduling = ReschedulingPolicy(
         mode=ReschedulingMode.ACT,
@@ -258,7 +258,6 @@ def _policy(moves: int, per_stranded_gpu: int) -> Policy:
         per_owner=_MOST,
         reasons=(ReschedulingReason.WAITING_PODS, ReschedulingReason.GAIN),
         lost_work=LostWork.IGNORE,
-        per_stranded_gpu=per_stranded_gpu,
     )
     return msgspec.structs.replace(BUILT_IN, rescheduling=rescheduling)
 
@@ -303,20 +302,15 @@ def _print(rows: list[Row], title: str) -> None:
 @click.option("--percent", default="1,5", show_default=True, callback=options.numbers, help="Of the day's pods.")
 @click.option("--runs-for", default=4.0, show_default=True, type=click.FloatRange(min=0.25), help="Hours, the mean.")
 @click.option("--nodes-kept", default=4, show_default=True, type=click.IntRange(min=1), help="One node of so many.")
-@click.option("--price", default=1000, show_default=True, type=click.IntRange(min=0),
-              help="Of a stranded GPU.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(
-    folder: Path, which: str, percent: list[int], runs_for: float, nodes_kept: int, price: int, output: str
-) -> None:
+def main(folder: Path, which: str, percent: list[int], runs_for: float, nodes_kept: int, output: str) -> None:
     """GPUs stranded, moves and flaps of a day, with and without moves for gain."""
     trace = load(folder, which, aged=True)
     nodes = trace.table.nodes[::nodes_kept]
     cases = [("nobody", None)]
     for each in percent:
         moves = len(trace.pending) * each // 100
-        cases.append((f"{each} %", _policy(moves, price)))
-        cases.append((f"{each} %, stranded GPUs cost nothing", _policy(moves, 0)))
+        cases.append((f"{each} %", _policy(moves)))
     rows = [simulate(trace, nodes, policy, runs_for, case) for case, policy in cases]
     if output == "json":
         click.echo(msgspec.json.encode({"conditions": conditions(), "rows": [asdict(row) for row in rows]}))

@@ -9,8 +9,7 @@ nodes of 8 GPUs with pods of 1, 2 and 4 of them, and a gang of 8 pods of 8 GPUs:
 CP-SAT, which may move pods in any order and onto room that other moves make. `quiet`: rounds in which nobody waits.
 `urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if
 all come at once, and if one comes after the other. `gain`: rounds on 5,000 nodes with 50,000 running pods in which
-nobody waits and no move gains, by a policy that moves pods for gain and by one that does not, and with GPUs in pieces
-that it would be too dear to join.
+nobody waits and no move gains, by a policy that moves pods for gain and by one that does not.
 """
 
 from __future__ import annotations
@@ -263,24 +262,19 @@ def urgent(nodes: int, repeat: int) -> list[Row]:
 
 
 def gain(nodes: int, repeat: int) -> list[Row]:
-    """CPU time of rounds where no move gains: thirty sizes of pods, and the same on every thirtieth node.
-
-    With GPUs: a pod has four of eight on every 25th node, and six pods have one on the others; to move is too dear.
-    """
+    """CPU time of rounds where no move gains: thirty sizes of pods, and the same on every thirtieth node."""
     rows = []
-    for case, reasons, gpus in (
-        ("without reason Gain", _ACTS.rescheduling.reasons, False),
-        ("with reason Gain", tuple(ReschedulingReason), False),
-        ("with reason Gain, GPUs in pieces", tuple(ReschedulingReason), True),
+    for case, reasons in (
+        ("without reason Gain", _ACTS.rescheduling.reasons),
+        ("with reason Gain", tuple(ReschedulingReason)),
     ):
-        snapshot = _settled(nodes, gpus=gpus)
+        snapshot = _settled(nodes)
         cache = VerdictCache.of(snapshot)
         rescheduling = msgspec.structs.replace(
             _ACTS.rescheduling,
             reasons=reasons,
             lost_work=LostWork.IGNORE,
-            startup=86_400 if gpus else 30,
-            per_stranded_gpu=1000,
+            startup=30,
         )
         policies = {BUILT_IN.name: msgspec.structs.replace(_ACTS, rescheduling=rescheduling)}
         seconds = []
@@ -292,19 +286,13 @@ def gain(nodes: int, repeat: int) -> list[Row]:
     return rows
 
 
-def _settled(nodes: int, *, gpus: bool) -> Snapshot:
+def _settled(nodes: int) -> Snapshot:
     """Ten pods on each node."""
-    offered = ((GPU, _GPUS),) if gpus else ()
-    table = [
-        Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), *offered, ("pods", 110)))
-        for at in range(nodes)
-    ]
+    table = [Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
     running = []
     for at in range(nodes):
         for i in range(10):
             amounts = {"cpu": 2_000 + 100 * ((at + 3 * i) % 30)}
-            if gpus and (i == 0 if at % 25 == 0 else i < 6):
-                amounts[GPU] = 4 if at % 25 == 0 else 1
             running.append(_running(f"r{at}-{i}", f"n{at:05}", amounts, 0, moves=True))
     # A worker knows each class once.
     classes: dict[PodClass, PodClass] = {}

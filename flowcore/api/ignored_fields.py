@@ -51,6 +51,7 @@ IGNORED_FIELDS: Final = (
     IgnoredField(
         KIND, ("spec", "cost", "machines", "weight"), "0.1.0", "each slowdown counts as it is stated", default=1
     ),
+    IgnoredField(KIND, ("spec", "rescheduling", "perStrandedGPU"), "0.1.0", "stranded GPUs cost nothing", default=0),
 )
 
 

@@ -60,9 +60,6 @@ class WireRescheduling(msgspec.Struct, rename="camel"):
     )
     min_gain: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] = ReschedulingPolicy().min_gain
     price: _WirePrice = msgspec.field(default_factory=_WirePrice)
-    per_stranded_gpu: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = msgspec.field(
-        default=ReschedulingPolicy().per_stranded_gpu, name="perStrandedGPU"
-    )
 
 
 def parse_preemption(wire: WirePreemption) -> PreemptionPolicy:
@@ -102,5 +99,4 @@ def parse_rescheduling(wire: WireRescheduling, utilisation: Utilisation) -> Resc
         min_gain=wire.min_gain,
         startup=startup,
         lost_work=wire.price.lost_work,
-        per_stranded_gpu=wire.per_stranded_gpu,
     )

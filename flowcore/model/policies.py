@@ -234,8 +234,6 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
         reasons: what pods are moved for.
         min_gain: a move for gain gains at least so much more than it costs; at least 1.
         startup, lost_work: what a move costs (planning/evictions/gains/move_prices.py); ``startup`` in seconds.
-        per_stranded_gpu: what a GPU costs, for moves for gain, while it is free and of no use
-            (planning/evictions/gains/stranded_gpus.py).
     """
 
     mode: ReschedulingMode = ReschedulingMode.OFF
@@ -249,7 +247,6 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
     min_gain: int = 100
     startup: int = 30
     lost_work: LostWork = LostWork.COUNT
-    per_stranded_gpu: int = 0
 
     def moves_for(self, reason: ReschedulingReason, modes: Collection[ReschedulingMode]) -> bool:
         """Whether pods are moved for a reason, where policies of these modes move theirs."""

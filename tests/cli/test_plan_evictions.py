@@ -404,7 +404,6 @@ GAINING = {
     "reasons": ["Gain"],
     "minGain": 1,
     "minAge": "0s",
-    "perStrandedGPU": 1000,
     "price": {"startup": "1s", "lostWork": "Ignore"},
 }
 
@@ -429,38 +428,6 @@ def test_moves_for_gain_are_shown() -> None:
         lines = thalweg("why", "default/p", "-f", "-", stdin=dump).stdout.splitlines()
         assert lines[0] == f"default/p: Moves: {said}: {sentence}."
     assert "it does not wait" in thalweg("why", "default/q", "-f", "-", stdin=dump).stderr
-
-
-def with_gpus(manifest: Manifest, count: int) -> Manifest:
-    """A node that offers so many, or a pod that asks for them."""
-    if manifest["kind"] == "Node":
-        manifest["status"]["allocatable"]["nvidia.com/gpu"] = str(count)
-    else:
-        manifest["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": str(count)}
-        manifest["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = str(count)
-    return manifest
-
-
-def test_moves_that_free_a_node_together_are_shown() -> None:
-    """Two pods leave a node with eight GPUs for another one, and each says what both gain; by default nobody does."""
-    nodes = [with_gpus(node(name, "64"), 8) for name in "abc"]
-    pods = [with_gpus(running(f"{name}{number}", "1", on=name), 1) for name in "ab" for number in range(2)]
-    pods.append(with_gpus(running("eight", "8", on="c", owner=None), 8))
-    answer = plan_of(*nodes, *pods, policy(rescheduling={**GAINING, "mode": "Propose"}))
-    assert (answer["evictions"], answer["evicted"]) == ([], {})
-    moves = answer["proposals"]
-    (home,) = {move["node"] for move in moves}
-    assert {move["pod"] for move in moves} == {f"default/{home}0", f"default/{home}1"}
-    assert all((move["kind"], move["for"]) == ("Migration", []) and move["gain"] > 0 for move in moves)
-    total = sum(move["gain"] for move in moves)
-    (reason,) = {move["reason"] for move in moves}
-    assert reason.startswith(f"it and another pod of {home} cost {total:,} less elsewhere, and their moves cost ")
-    acting = policy(rescheduling={**GAINING, "mode": "Act"})
-    leaving = plan_of(*nodes, *pods, acting)["evictions"]
-    assert sorted(leaving, key=lambda move: move["pod"]) == sorted(moves, key=lambda move: move["pod"])
-    assert plan_of(*nodes, *pods, arguments=("--reschedule",))["evictions"] == []
-    idle = policy(rescheduling={**GAINING, "mode": "Act", "perStrandedGPU": 0})
-    assert plan_of(*nodes, *pods, idle)["evictions"] == []
 
 
 def test_a_checkpoint_in_the_future_is_named() -> None:

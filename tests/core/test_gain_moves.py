@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import msgspec
@@ -530,6 +531,23 @@ def test_never_to_and_fro(drawn: tuple[list[Node], list[Pod]], model: str, min_g
     else:
         pytest.fail(f"moves do not end: {moves}")
     assert max(moves.values(), default=0) <= 1
+
+
+@given(scattered(), _models, st.randoms(use_true_random=False))
+@settings(max_examples=examples(40))
+def test_who_moves_does_not_depend_on_the_order_of_pods(
+    drawn: tuple[list[Node], list[Pod]], model: str, random: Random
+) -> None:
+    """The same pods move to the same nodes for the same gains."""
+    nodes, pods = drawn
+    policy = gaining(model)
+    plans = [
+        sorted((move.pod.key, move.to, move.gain, move.reason) for move in plan(each, policy).evictions)
+        for each in (
+            snapshot(nodes, in_order, [], policy=policy) for in_order in (pods, random.sample(pods, len(pods)))
+        )
+    ]
+    assert plans[0] == plans[1]
 
 
 def _replaced(pod: Pod, move: Eviction) -> Pod:

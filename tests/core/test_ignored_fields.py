@@ -21,6 +21,7 @@ SPEC: dict[str, Any] = {
         "interference": {"default": 300},
         "machines": {"label": "gen"},
     },
+    "rescheduling": {},
 }
 
 

@@ -89,8 +89,6 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"rescheduling": {"minGain": -5}}, "spec.rescheduling.minGain"),
         ({"rescheduling": {"minGain": 10**10}}, "spec.rescheduling.minGain"),
         ({"rescheduling": {"minGain": "much"}}, "spec.rescheduling.minGain"),
-        ({"rescheduling": {"perStrandedGPU": -1}}, "spec.rescheduling.perStrandedGPU"),
-        ({"rescheduling": {"perStrandedGPU": 10**7}}, "spec.rescheduling.perStrandedGPU"),
         ({"rescheduling": {"reasons": ["Boredom"]}}, "spec.rescheduling.reasons"),
         ({"rescheduling": {"reasons": []}}, "spec.rescheduling.reasons"),
         ({"rescheduling": {"reasons": ["Gain", "Gain"]}}, "spec.rescheduling.reasons: a reason is given twice"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,10 +13,6 @@ from hypothesis import strategies as st
 from support.fake_cluster.eviction_scene import EvictionScene
 from support.profiles import examples
 
-from flowcore.model.nodes import Node
-from flowcore.model.pods import PodClass
-
-GPU = "nvidia.com/gpu"
 #: Node and cpu of each pod of a cluster.
 Pods = Sequence[tuple[int, int]]
 
@@ -42,7 +37,6 @@ class Cluster:
         """The policy that moves all pods."""
         price = {"startup": "5s", "lostWork": "Ignore"}
         moves = {"mode": "Act", "minAge": "0s", "reasons": ["Gain"], "minGain": min_gain, "price": price}
-        moves["perStrandedGPU"] = 1000
         spec = {"selects": {"podSelector": {}}, "cost": {"model": model}, "rescheduling": moves}
         self.scene.policies.offer("own", "u", 2, spec)
 
@@ -154,57 +148,3 @@ def test_nobody_leaves_in_vain(model: str, min_gain: int, drawn: tuple[list[int]
     nodes, pods, scaled_down = drawn
     slow, quick = (evictions(model, min_gain, nodes, pods, scaled_down, grace) for grace in (30, 0))
     assert slow <= quick
-
-
-#: GPUs of each node with GPUs, and what a pod with them asks for beside them.
-GPUS, BESIDE_GPUS = 8, 10
-#: Node and GPUs of each pod of a cluster.
-GpuPods = Sequence[tuple[int, int]]
-
-
-def joined(nodes: int, pods: GpuPods, grace: float) -> tuple[list[str], list[str]]:
-    """The pods that leave until nothing moves any more, and the nodes that are in use then.
-
-    Args:
-        pods: those with all GPUs of a node stay.
-        grace: seconds that each pod takes to end.
-    """
-
-    async def join_them() -> tuple[list[str], list[str]]:
-        cluster = Cluster(grace)
-        cluster.offer("CPUMemory", 100)
-        for place in range(nodes):
-            allocatable = (("cpu", 1000), (GPU, GPUS), ("pods", 10))
-            cluster.scene.state.upsert_node(Node(f"n{place}", allocatable=allocatable))
-        for place, gpus in pods:
-            requests = (("cpu", BESIDE_GPUS), (GPU, gpus))
-            stays = {"immovable_reason": "stays"} if gpus == GPUS else {}
-            asked = {"pod_class": PodClass(requests=requests), "usage": requests}
-            cluster.run(BESIDE_GPUS, node_name=f"n{place}", **asked, **stays)
-        await cluster.settle()
-        return cluster.evicted, sorted({pod.node_name for pod in cluster.scene.state.pods.values()})
-
-    return asyncio.run(join_them())
-
-
-@pytest.mark.parametrize("grace", [0, 30])
-def test_pods_that_free_a_node_together_leave_once(grace: float) -> None:
-    """Two pods on each of two nodes: those of one leave for the other, and the node stays free."""
-    leave, used = joined(3, [(0, 1), (0, 1), (1, 1), (1, 1), (2, GPUS)], grace)
-    assert len(leave) == 2
-    assert used in (["n0", "n2"], ["n1", "n2"])
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 1, 2])), max_size=9), st.sampled_from([0, 30]))
-@settings(max_examples=examples(20))
-def test_no_pod_moves_twice_for_gpus(drawn: GpuPods, grace: float) -> None:
-    """However pods are strewn and however long they take to end: no replacement leaves again."""
-    held: Counter[int] = Counter()
-    pods = [(4, GPUS)]
-    for place, gpus in drawn:
-        if held[place] + gpus <= GPUS:
-            held[place] += gpus
-            pods.append((place, gpus))
-    leave, used = joined(5, pods, grace)
-    assert set(leave) <= {f"p{number}" for number in range(1, len(pods))}
-    assert len(used) <= 1 + len(held)

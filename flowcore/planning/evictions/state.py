@@ -271,12 +271,6 @@ class EvictionState:
         if leaving.to >= 0:
             self.reserve_replacement(resident, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
 
-    def put_in_order(self, residents: Iterable[int]) -> None:
-        """Residents that leave do so in this order, after all others; this cannot be rolled back."""
-        for resident in residents:
-            self.leaving[resident] = self.leaving.pop(resident)
-        self._undo.clear()
-
     # --- what follows ---
 
     @property

@@ -10,7 +10,6 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -23,14 +22,12 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.decided_moves import DecidedMoves
-from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, JointOffer, PossibleMove
+from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, PossibleMove
 from flowcore.planning.evictions.gains.movable_kinds import network_policies
-from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 
-#: How often a pod is judged exactly in a round, alone and with others. Each look costs as much as to price a class.
+#: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
 _MOST_LOOKS = 128
 
 
@@ -39,11 +36,6 @@ class _Looks:
 
     def __init__(self, namespaces: Collection[str]) -> None:
         self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
-
-    @classmethod
-    def of(cls, offers: Iterable[GainOffer | JointOffer], sort: type[GainOffer | JointOffer]) -> Self:
-        """Those for offers of a sort."""
-        return cls(set[str]().union(*(offer.namespaces for offer in offers if isinstance(offer, sort))))
 
     def take(self, namespace: str) -> bool:
         """Takes one for a pod of a namespace. Returns whether there was one for it."""
@@ -91,35 +83,18 @@ class GainMoves:
         movable = np.nonzero(self._moves.gain_mask(network_policies(self._policies, self._models)))[0]
         if not len(movable) or kept.all():
             return
-        first_look = FirstLook(
-            self._state, self._policies, self._models, self._destinations, self._terminating, self._stranded
-        )
-        self._decide(first_look.offers(movable, kept, self._may_leave), kept, holds)
-        self._decided.settle(holds)
-        self._decided.say()
+        first_look = FirstLook(self._state, self._policies, self._models, self._destinations, self._terminating)
+        self._decide(first_look.offers(movable, kept), kept, holds)
         for resident in self._held:
             self._state.stay(resident)
 
-    @cached_property
-    def _stranded(self) -> StrandedGPUs:
-        return StrandedGPUs.of(self._state.snapshot(), self._residents.running.pods)
-
-    @cached_property
-    def _decided(self) -> DecidedMoves:
-        return DecidedMoves(self._state, self._terminating, self._stranded)
-
-    def _decide(self, offers: Sequence[GainOffer | JointOffer], kept: Bools, holds: Callable[[], bool]) -> None:
-        # Equal offers are never compared: no two of a sort have a key in common.
-        queue = [(-offer.surplus, isinstance(offer, JointOffer), offer.key, offer) for offer in offers]
+    def _decide(self, offers: Sequence[GainOffer], kept: Bools, holds: Callable[[], bool]) -> None:
+        # Equal offers are never compared: no two have a key in common.
+        queue = [(-offer.surplus, offer.key, offer) for offer in offers]
         heapq.heapify(queue)
-        # Many single moves may want the one best node: those together have looks of their own.
-        looks, joint_looks = _Looks.of(offers, GainOffer), _Looks.of(offers, JointOffer)
-        moves = 0
+        looks, moves = _Looks({offer.kind.namespace for offer in offers}), 0
         while queue:
             *_, offer = heapq.heappop(queue)
-            if isinstance(offer, JointOffer):
-                moves += self._move_together(offer, kept, joint_looks, holds) if joint_looks.left else 0
-                continue
             if not looks.left or not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
                 continue
             move = offer.cheapest
@@ -139,8 +114,7 @@ class GainMoves:
             else:
                 continue
             if offer.residents:
-                heapq.heappush(queue, (-offer.surplus, False, offer.key, offer))
-        self._leave_filled([offer for offer in offers if isinstance(offer, JointOffer)], kept, joint_looks, holds)
+                heapq.heappush(queue, (-offer.surplus, offer.key, offer))
 
     # --- who may leave ---
 
@@ -192,18 +166,14 @@ class GainMoves:
 
     # --- the second look ---
 
-    def _best(self, move: PossibleMove, kept: Bools, *, dearer: bool = False) -> tuple[int, int]:
-        """What a pod gains, exactly, and on which node; -1: on none.
-
-        Args:
-            dearer: whether it goes to a node that costs more too; the gain is then negative.
-        """
+    def _best(self, move: PossibleMove, kept: Bools) -> tuple[int, int]:
+        """What a pod gains, exactly, and on which node; -1: on none."""
         resident, kind, home = move.resident, move.kind, int(self._residents.nodes[move.resident])
         without = self._terminating.gone_from(self._state.snapshot([resident]))
-        costs = kind.one_more(without, self._stranded)
+        costs = kind.one_more(without)
         avoided = kept | self._left_before(resident, without.table.index)
         usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(move) & ~avoided
-        nodes = np.nonzero(usable if dearer else usable & (costs < costs[home]))[0]
+        nodes = np.nonzero(usable & (costs < costs[home]))[0]
         nodes = nodes[np.argsort(costs[nodes], kind="stable")]
         passing = self._destinations.passing(resident, nodes[~self._unsettled[nodes]])
         nodes = nodes[self._unsettled[nodes] | np.isin(nodes, passing)]
@@ -242,68 +212,16 @@ class GainMoves:
     def _move(self, move: PossibleMove, gain: int, node: int, holds: Callable[[], bool]) -> bool:
         """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
         checkpoint = self._state.checkpoint()
-        self._decided.leave(move, node)
-        if holds():
-            self._decided.add([(move, gain)])
-            return True
-        self._state.roll_back(checkpoint)
-        return False
-
-    def _move_together(
-        self, offer: JointOffer, kept: Bools, looks: _Looks, holds: Callable[[], bool], least: int = 0
-    ) -> int:
-        """Decides moves of pods of a node that are together worth their prices and margins. Returns how many.
-
-        Each goes to the cheapest node there is then, also if that alone costs more than its home; so the gains add up
-        to what all of them cost less. As many leave as that is above their prices and margins the most, but for those
-        that could stay beside the others at no loss.
-
-        Args:
-            least: how much that is at least.
-        """
-        state = self._state
-        if self._unsettled[offer.home]:
-            return 0
-        start = end = state.checkpoint()
-        moves: list[tuple[PossibleMove, int]] = []
-        total = best = count = 0
-        for move in offer.moves:
-            if not self._may_leave(move.resident):
-                continue
-            if not looks.take(move.kind.namespace):
-                break
-            gain, node = self._best(move, kept, dearer=True)
-            if node < 0 or self._unsettled[node]:
-                break
-            self._decided.leave(move, node)
-            moves.append((move, gain))
-            total += gain - move.price - move.kind.policy.rescheduling.min_gain
-            if total >= best:
-                best, count, end = total, len(moves), state.checkpoint()
-        state.roll_back(end)
-        if not count:
-            return 0
-        if best < least or not holds():
-            state.roll_back(start)
-            return 0
-        self._decided.add(moves[:count])
-        self._decided.take_back_vain_moves([move for move, _ in moves[:count]], holds)
-        return count
-
-    def _leave_filled(
-        self, offers: Iterable[JointOffer], kept: Bools, looks: _Looks, holds: Callable[[], bool]
-    ) -> None:
-        """Pods leave nodes together that others were to go to, where that gains more: the others stay.
-
-        Else the next round would do so, and those that have just come would leave again.
-        """
-        for offer in sorted(offers, key=lambda offer: (-offer.surplus, offer.key)):
-            coming, leaving = self._decided.going_to(offer.home), self._state.leaving
-            have_left = all(move.resident in leaving for move in offer.moves)
-            if have_left or self._unsettled[offer.home] or not looks.left or not self._decided.may_suspend(coming):
-                continue
-            leavings, surplus = self._decided.suspend(coming)
-            if self._move_together(offer, kept, looks, holds, max(surplus + 1, 0)):
-                self._decided.drop(coming)
-            else:
-                self._decided.resume(coming, leavings)
+        self._state.let_leave(move.resident, EvictionKind.MIGRATION, ())
+        self._state.reserve_replacement(move.resident, node, is_move=True)
+        if not holds():
+            self._state.roll_back(checkpoint)
+            return False
+        nodes, home = self._state.snapshot().table.nodes, self._residents.nodes[move.resident]
+        leaving = self._state.leaving[move.resident]
+        leaving.gain = gain
+        leaving.reason = (
+            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
+            f"and its move costs {move.price:,}"
+        )
+        return True

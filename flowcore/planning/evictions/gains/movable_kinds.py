@@ -26,7 +26,6 @@ from flowcore.model.services import ServiceIndex
 from flowcore.model.turns import begun_at, spread, turn_of
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.residents import Residents
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.verdicts import group
@@ -38,7 +37,7 @@ MOST_KINDS = 256
 #: What no node costs.
 _DEAREST = 2**62
 #: The gain of pods that no other node takes: no sum of gains and prices makes up for it.
-NO_GAIN = -(2**50)
+_NO_GAIN = -(2**50)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,27 +64,14 @@ class MovableKind:
         """That of all of them."""
         return self.costs.group.signature.namespace
 
-    @property
-    def stranded_price(self) -> int:
-        """What its policy says that a stranded GPU costs."""
-        return self.policy.rescheduling.per_stranded_gpu
+    def one_more(self, snapshot: Snapshot) -> Int64s:
+        """int64[N]: what one more costs on each node, by its policy's cost model."""
+        return self.costs.one_more(snapshot, Load.of(snapshot))
 
-    def one_more(self, snapshot: Snapshot, stranded: StrandedGPUs) -> Int64s:
-        """int64[N]: what one more costs on each node: by its policy's cost model, and by the GPUs that it strands."""
-        nodes = np.arange(len(snapshot.free))
-        costs = self.costs.one_more(snapshot, Load.of(snapshot))
-        return costs + stranded.increase(snapshot.free, nodes, self.usage, self.stranded_price)
+    def apparent_gains(self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools) -> Int64s:
+        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; _NO_GAIN: none is.
 
-    def freed(self, snapshot: Snapshot, nodes: Int64s, stranded: StrandedGPUs) -> Int64s:
-        """int64[len(nodes)]: by how much the stranded GPUs of nodes cost less once one that runs there has left."""
-        return stranded.decrease(snapshot.free, nodes, self.usage, self.stranded_price)
-
-    def apparent_gains(
-        self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools, stranded: StrandedGPUs
-    ) -> Int64s:
-        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; NO_GAIN: none is.
-
-        Without what is ``freed`` at home. Exact, but for preferences between pods: preferred affinity counts the pod
+        Exact, but for preferences between pods: preferred affinity counts the pod
         itself among the others, and spread takes the most crowded node to stay so.
 
         Args:
@@ -99,7 +85,7 @@ class MovableKind:
         home = costs.model_arcs(less) + beside + values - potential.values(less) - self._beside_itself(snapshot)
         nodes = np.nonzero(usable & costs.allowed)[0]
         elsewhere = np.full(len(more), _DEAREST, dtype=np.int64)
-        elsewhere[nodes] = more[nodes] + stranded.increase(snapshot.free, nodes, self.usage, self.stranded_price)
+        elsewhere[nodes] = more[nodes]
         crowding = self._own_crowding(snapshot)
         if crowding is not None:
             home, cheapest = home - crowding.at_home, crowding.cheapest_elsewhere(elsewhere, _DEAREST)
@@ -108,7 +94,7 @@ class MovableKind:
             cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
             elsewhere[best] = _DEAREST
             cheapest[best] = elsewhere.min()
-        gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, NO_GAIN)
+        gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, _NO_GAIN)
         return gains
 
     def _own_crowding(self, snapshot: Snapshot) -> OwnCrowding | None:

@@ -16,7 +16,6 @@ from flowcore.model.policies import Policy
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.gains.movable_kinds import kind_of, network_policies, unit_of
-from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 
@@ -44,15 +43,11 @@ class ReplacementCosts:
             return None
         without = self._terminating.gone_from(self._state.snapshot([resident]))
         kind = kind_of(resident, self._unit, residents, without, self._policies, self._models, self._destinations)
-        return kind.one_more(without, self._stranded)
+        return kind.one_more(without)
 
     @cached_property
     def _terminating(self) -> TerminatingPods:
         return TerminatingPods.of(self._state.snapshot(), self._state.residents.running)
-
-    @cached_property
-    def _stranded(self) -> StrandedGPUs:
-        return StrandedGPUs.of(self._state.snapshot(), self._state.residents.running.pods)
 
     @cached_property
     def _unit(self) -> tuple[float, ...]:
