@@ -125,7 +125,7 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     none = no_atomic_groups(demands)
     if not any(pod.gangs for pod in snapshot.pending):
         return none
-    members = pods_by_gang(demands)
+    members = _pods_by_gang(demands)
     gangs = {name: _gang_named(name, snapshot) for name in members}
     gangs = {name: gang for name, gang in gangs.items() if _is_constrained(gang)}
     # Other gangs of the same groups count too, even without pending pods: they may lack some.
@@ -138,7 +138,7 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     group_of, needed = none.group_of, none.needed
     groups: list[AtomicGroup] = []
     for names in _gangs_by_group(gangs, members, demands):
-        group, needed_places = atomic_group_of(
+        group, needed_places = _atomic_group_of(
             [gangs[name] for name in names], [members.get(name, []) for name in names], demands
         )
         for index, places in needed_places.items():
@@ -150,7 +150,7 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     return AtomicGroups(tuple(groups), group_of, needed)
 
 
-def pods_by_gang(demands: Sequence[Demand]) -> dict[str, list[tuple[int, int]]]:
+def _pods_by_gang(demands: Sequence[Demand]) -> dict[str, list[tuple[int, int]]]:
     """The pending pods of each gang, as demand and place."""
     members: dict[str, list[tuple[int, int]]] = {}
     for index, demand in enumerate(demands):
@@ -186,7 +186,7 @@ def _gangs_by_group(
     return [sorted(names[gang] for gang in component) for component in connected_components(keys)]
 
 
-def atomic_group_of(
+def _atomic_group_of(
     gangs: Sequence[Gang], members: Sequence[Sequence[tuple[int, int]]], demands: Sequence[Demand]
 ) -> tuple[AtomicGroup, dict[int, list[int]]]:
     """A group, and the places of the pods that it needs by demand.
