@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +53,11 @@ class MatchingPods:
     def to_arrays(self, index: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """int64[K] positions, int64[K] counts, of the nodes that ``index`` (NodeTable.index) knows; some come twice."""
         if self._arrays is None or self._index is not index:
-            known = [(index[node], count) for node, count in self.by_node.items() if node in index]
-            pairs = np.array(known, dtype=np.int64).reshape(len(known), 2)
-            self._arrays, self._index = (pairs[:, 0], pairs[:, 1]), index
+            nodes = len(self.by_node)
+            positions = np.fromiter(map(index.get, self.by_node, repeat(-1)), np.int64, nodes)
+            counts = np.fromiter(self.by_node.values(), np.int64, nodes)
+            known = positions >= 0
+            self._arrays, self._index = (positions[known], counts[known]), index
         if self._base is None:
             return self._arrays
         positions, counts = self._base.to_arrays(index)
