@@ -136,8 +136,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Refused inputs a second", "ops", _rates("thalweg_refused_inputs_total", "kind", "field")),
             Panel("Unreadable objects a second", "ops", _rates("thalweg_unreadable_objects_total", "kind")),
             Panel("Places for replacements by outcome, a second", "ops", _rates("thalweg_moves_total", "outcome")),
-            Panel("Reads and writes of what was learnt, a second", "ops",
-                  _rates("thalweg_learnt_figures_total", "outcome")),
+            Panel("Reads and writes of what classes of pods use, a second", "ops",
+                  _rates("thalweg_saved_usage_total", "outcome")),
         ),
     ),
     (

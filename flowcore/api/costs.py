@@ -79,7 +79,6 @@ class WireCost(msgspec.Struct, rename="camel"):
     kinds: list[WireKind] = msgspec.field(default_factory=list)
     interference: WireInterference | None = None
     machines: WireMachines | None = None
-    learn: bool = False
     default_spread: Literal["System", "None"] | list[WireDefaultConstraint] = "System"
 
 
@@ -111,8 +110,6 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         )
     locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
     kinds = parse_kinds(wire.kinds)
-    if wire.learn and wire.interference is None and wire.machines is None:
-        raise PolicyError("spec.cost.learn", "needs spec.cost.interference or spec.cost.machines: what is to be learnt")
     return CostPolicy(
         model=wire.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
@@ -122,7 +119,6 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         kinds=kinds,
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
-        learn=wire.learn,
         default_spread=parse_default_spread(wire.default_spread),
     )
 

@@ -40,6 +40,13 @@ class IgnoredField(msgspec.Struct, frozen=True):
 IGNORED_FIELDS: Final = (
     IgnoredField(
         KIND,
+        ("spec", "cost", "learn"),
+        "0.1.0",
+        "state penalties in spec.cost.interference and slowdowns in spec.cost.machines",
+        default=False,
+    ),
+    IgnoredField(
+        KIND,
         ("spec", "cost", "dataLocality", "zoneLabel"),
         "0.1.0",
         f"zones are values of the label {ZONE}",

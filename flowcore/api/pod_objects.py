@@ -145,18 +145,8 @@ class WireCondition(Wire):
     observed_generation: int | None = None
 
 
-class WireTerminated(Wire):
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-class WireContainerState(Wire):
-    terminated: WireTerminated | None = None
-
-
 class WireContainerStatus(Wire):
     name: str = ""
-    state: WireContainerState | None = None
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
 

@@ -44,7 +44,6 @@ _PERMANENT = frozenset((DAEMON_SET, "Node"))
 #: Controllers whose pods kube-scheduler spreads by default (plugins/helper/spread.go).
 _SPREADING = frozenset((("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")))
 _NO_STATUS = WirePodStatus()
-_NEVER_RAN = (0.0, 0.0)
 #: SystemCriticalPriority (pkg/apis/scheduling/types.go).
 _SYSTEM_CRITICAL = 2_000_000_000
 _MAX_NAME = 253
@@ -160,7 +159,6 @@ def to_read_pod(
         replaces=_replaces(meta.annotations),
         preempts=reading.preempts,
         started=to_seconds(status.start_time) if node_name else 0.0,
-        ran=_ran(status),
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(immovable_reason),
         kept_by_claims=reading.has_claims and immovable_reason == reading.storage_reason,
@@ -229,17 +227,6 @@ def _covers(reading: SpecReading, status: WirePodStatus) -> bool:
     except ModelError:
         return False
     return all(amount <= requested.get(name, 0) for amounts in reported for name, amount in to_amounts(amounts))
-
-
-def _ran(status: WirePodStatus) -> tuple[float, float]:
-    """From the first start to the last end of a pod's containers; zeros unless it succeeded."""
-    if status.phase != "Succeeded":
-        return _NEVER_RAN
-    states = [each.state.terminated for each in status.container_statuses or () if each.state is not None]
-    ended = [each for each in states if each is not None and each.started_at is not None]
-    if not ended:
-        return _NEVER_RAN
-    return min(to_seconds(each.started_at) for each in ended), max(to_seconds(each.finished_at) for each in ended)
 
 
 def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExecution | None, str]:

@@ -94,7 +94,6 @@ class CostPolicy(msgspec.Struct, frozen=True):
         kinds: of workload; a pod is of the first that selects it.
         interference: what pods of the kinds cost beside each other; None: nothing.
         machines: what pods of the kinds cost on kinds of machines; None: nothing.
-        learn: whether pods that are done tell more of both than the policy states.
         default_spread: the topology spread constraints of pods that have none.
     """
 
@@ -106,7 +105,6 @@ class CostPolicy(msgspec.Struct, frozen=True):
     kinds: tuple[WorkloadKind, ...] = ()
     interference: Interference | None = None
     machines: Machines | None = None
-    learn: bool = False
     default_spread: DefaultSpread = SYSTEM_SPREAD
 
 

@@ -206,8 +206,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     preempts: bool = True
     #: Seconds since the epoch, from status.startTime; 0 when unknown.
     started: float = 0.0
-    #: Seconds since the epoch from the first start to the last end of its containers; zeros unless it succeeded.
-    ran: tuple[float, float] = (0.0, 0.0)
     #: Whether the kubelet of its node runs it from a file: it cannot be evicted.
     static: bool = False
     #: Why it is never moved to another node, "" when it may be.

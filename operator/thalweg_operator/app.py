@@ -44,7 +44,6 @@ from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
-from thalweg_operator.delivery.learnt_figures import LearntFigures
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.status.condition_events import ConditionEvents
@@ -77,6 +76,7 @@ from thalweg_operator.reservations.step.state import State
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Handlers, Shell
 from thalweg_operator.usage.poller import UsagePoller
+from thalweg_operator.usage.saved_usage import SavedUsage
 
 _log = structlog.get_logger()
 #: Seconds that writes under way may take when the operator is to stop.
@@ -188,9 +188,7 @@ class Operator:
             usage=self._usage,
             bindings_sent=self.binder.until_sent,
         )
-        self._learnt_figures = LearntFigures(
-            api_client, settings.lease, cluster, self._round_loop.learnt_costs, self._usage, self.metrics
-        )
+        self._saved_usage = SavedUsage(api_client, settings.lease, cluster, self._usage, self.metrics)
         regret = audit_records()
         self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission, regret)
         self._auditor = Auditor(
@@ -390,7 +388,7 @@ class Operator:
 
     async def _lead(self) -> None:
         if not self.settings.observes:
-            await self._learnt_figures.restore()
+            await self._saved_usage.restore()
             self._shell.lead(self._carriers())
         self._shell.apply(Synced())
         self._before_leading = ""
@@ -435,7 +433,7 @@ class Operator:
         self._start_task("waiting pods", self._condition_writer.run())
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
-        self._start_task("learnt figures", self._learnt_figures.run())
+        self._start_task("saved usage", self._saved_usage.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
         self._start_task("volcano phases", self._volcano_phases.run())
@@ -476,7 +474,7 @@ class Operator:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._gate_admission.stop()
         if self._elector.may_write:
-            await self._learnt_figures.save()
+            await self._saved_usage.save()
         if not problem:
             await self._elector.release()
         elif self._elector.may_write:

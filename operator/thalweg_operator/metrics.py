@@ -221,10 +221,10 @@ class Metrics:
             ["source", "outcome"],
             registry=r,
         )
-        self.learnt_figures = Counter(
-            "thalweg_learnt_figures",
-            "Reads and writes of the ConfigMap with what was learnt, by outcome: read, absent, unreadable, newer (of a "
-            "later release), written or failed.",
+        self.saved_usage = Counter(
+            "thalweg_saved_usage",
+            "Reads and writes of the ConfigMap with what classes of pods use, by outcome: read, absent, unreadable, "
+            "newer (of a later release), written or failed.",
             ["outcome"],
             registry=r,
         )

@@ -203,7 +203,10 @@ async def test_install_and_uninstall(
 
 
 async def test_upgrade(release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
-    """From a chart with an older CRD: the CRD is new, and policies, certificates, Lease and given values are kept."""
+    """From a chart with an older CRD: the CRD is new, and policies, certificates, Lease and given values are kept.
+
+    A value that left is taken, and the notes say what holds in its place.
+    """
     _, api = plane
     older = tmp_path / "thalweg"
     shutil.copytree(CHART, older)  # follows the symbolic links
@@ -213,7 +216,7 @@ async def test_upgrade(release: Release, plane: tuple[ControlPlane, Api], tmp_pa
     path.write_text(yaml.safe_dump(crd))
     chart = yaml.safe_load((older / "Chart.yaml").read_text())
     (older / "Chart.yaml").write_text(yaml.safe_dump({**chart, "version": "0.0.9", "appVersion": "0.0.9"}))
-    await release("install", "thalweg", older, mode="Extender", replicas=3)
+    await release("install", "thalweg", older, mode="Extender", replicas=3, **{"rights.learnt": False})
     await api.wait_for(POLICIES, lambda _: True)
     made = await api.create(policy("kept"))
     with pytest.raises(ApiError, match="unknown field"):
@@ -222,7 +225,8 @@ async def test_upgrade(release: Release, plane: tuple[ControlPlane, Api], tmp_pa
     await api.patch(SECRET, {"data": {"tls.crt": "eA=="}})
     await api.patch(LEASE, {"spec": {"holderIdentity": "somebody"}})
 
-    await release("upgrade", "thalweg", CHART, "--reset-then-reuse-values", logLevel="debug")
+    notes = await release("upgrade", "thalweg", CHART, "--reset-then-reuse-values", logLevel="debug")
+    assert "rights.learnt is ignored since 0.1.0: what classes of pods use is kept with rights.usage." in notes
     await api.wait_for(CRD, lambda each: new["default"] == _precedence(each).get("default"))
     for again in (True, False):
         assert (await api.get(f"{POLICIES}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
@@ -297,7 +301,7 @@ async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, 
         await release("install", "thalweg", CHART, mode="Extender")
     await release("install", "thalweg", CHART, "--take-ownership", mode="Extender")
     # What lies in another namespace than the release, or belongs to another mode, is not the release's.
-    for name in ("lease", "learnt", "observe"):
+    for name in ("lease", "usage", "observe"):
         for each in yaml.safe_load_all((CHART / "files" / "rights" / f"{name}.yaml").read_text()):
             await api.delete(object_path(each))
 

@@ -118,7 +118,6 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
         ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
         ({"mode": "Extender", "rights.usage": False}, {"usage"}),
-        ({"mode": "Extender", "rights.learnt": False}, {"learnt"}),
         ({"mode": "Extender", "rights.devices": False}, {"devices"}),
         ({"mode": "Extender", "rights.volumes": False}, {"volumes"}),
         ({"mode": "Extender", "rights.podgroups": False}, {"podgroups"}),

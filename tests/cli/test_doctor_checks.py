@@ -449,7 +449,7 @@ def test_rights_are_those_of_the_manifests() -> None:
     assert Right("extender", "get", "", "services", "lease-extender", "ns") in found
     elsewhere = wanted_rights(ACCOUNT, NamespacedName("kube-system", "any"))
     assert Right("extender", "get", "", "services", "thalweg-extender", "thalweg-system") in elsewhere
-    assert Right("learnt", "patch", "", "configmaps", "any-learnt", "kube-system") in elsewhere
+    assert Right("usage", "patch", "", "configmaps", "any-usage", "kube-system") in elsewhere
     review = Right("binder", "create", "", "pods/binding").review("system:serviceaccount:ns:account")["spec"]
     assert (review["resourceAttributes"]["resource"], review["resourceAttributes"]["subresource"]) == (
         "pods",

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import POLICIES, ClusterScenario, policy
+from support.older_objects import OLDER_OBJECTS, told_of
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_controlplane.client.objects import collection_path, object_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -180,6 +182,22 @@ async def test_taken(plane: tuple[ControlPlane, Api], words: str) -> None:
         assert made["spec"].keys() >= {"steering", "waiting", "delivery"}
     finally:
         await plane[1].delete(f"{POLICIES}/right")
+
+
+async def test_objects_of_an_older_version(scene: ClusterScenario) -> None:
+    """They are valid as they are stored, a condition names each field that left, and their pods get nodes."""
+    await scene.nodes("n")
+    for each in OLDER_OBJECTS:
+        await scene.api.request("POST", collection_path(each), each, params={"fieldValidation": "Strict"})
+    for name in ("has-all", "has-none"):
+        found = await scene.policy_seen(name)
+        assert condition(found, "Accepted")["status"] == "True"
+        said = [each["message"] for each in found["status"]["conditions"] if each["type"] == "UpToDate"]
+        assert said == ([f"{'; '.join(told_of(name))}."] if told_of(name) else [])
+        await scene.create(name, labels={"tier": name})
+    await scene.nodes_of("has-all", "has-none")
+    for each in OLDER_OBJECTS:
+        await scene.api.delete(object_path(each))
 
 
 async def test_a_spec_is_needed(plane: tuple[ControlPlane, Api]) -> None:

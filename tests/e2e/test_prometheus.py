@@ -36,7 +36,7 @@ WITHOUT_SAMPLES = {
     "thalweg_moves_total": "no pod is moved",
     "thalweg_refused_inputs_total": "all objects can be read",
     "thalweg_unreadable_objects_total": "all objects can be read",
-    "thalweg_learnt_figures_total": "no policy learns or asks for measured usage",
+    "thalweg_saved_usage_total": "no policy asks for measured usage",
     "thalweg_usage_nodes": "no policy asks for measured usage",
     "thalweg_usage_reads_total": "no policy asks for measured usage",
     "thalweg_usage_poll_seconds": "no policy asks for measured usage",

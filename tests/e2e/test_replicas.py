@@ -4,11 +4,11 @@ After each: no pod bound twice, no gang in part, none lost, nothing overcommitte
 """
 
 import itertools
+import json
 import os
 import re
 import signal
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -81,38 +81,31 @@ async def test_taken_over(scene: ClusterScenario, plane: tuple[ControlPlane, Api
     await scene.operator.start()
 
 
-async def test_what_was_learnt_is_taken_over(
+async def test_what_classes_use_is_taken_over(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
 ) -> None:
-    """The leader saves it as it ends. The next one reads it though the pods are gone, and so does the one after it."""
+    """A leader reads it and saves it as it ends, in its own words; the next two read that."""
     await scene.operator.stop()
     await scene.nodes("n0")
-    config_map = {"metadata": {"name": "thalweg-replicas-learnt", "namespace": "kube-system"}}
-    await scene.api.apply({"apiVersion": "v1", "kind": "ConfigMap", **config_map})
-    kinds = [{"name": "web", "pods": {"matchLabels": {"kind": "web"}}}]
-    costs = {"kinds": kinds, "learn": True, "interference": {"default": 0}}
-    await scene.api.apply(policy("own", selects={"podSelector": {}}, cost=costs))
-    times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-    ended = [{"name": "main", "state": {"terminated": {"exitCode": 0, **times}}, "ready": False, "restartCount": 0}]
-    names = [f"done-{number}" for number in range(3)]
-    for name in names:
-        made = await scene.create(name, labels={"kind": "web"}, nodeName="n0", restartPolicy="Never")
-        ended[0] |= {"name": made["spec"]["containers"][0]["name"], "image": "i", "imageID": "i"}
-        status = {"phase": "Succeeded", "startTime": times["startedAt"], "containerStatuses": ended}
-        await scene.api.patch(f"{scene.path(name)}/status", {"status": status})
+    known = {"usage_class": {"namespace": "shop", "images": ["web"]}, "newest": time.time(), "amounts": [[100, 2**20]]}
+    by_hand = json.dumps({"version": 1, "classes": [known]}, indent=1)
+    path = "/api/v1/namespaces/kube-system/configmaps/thalweg-replicas-usage"
+    config_map = {"metadata": {"name": "thalweg-replicas-usage", "namespace": "kube-system"}}
+    await scene.api.apply({"apiVersion": "v1", "kind": "ConfigMap", **config_map, "data": {"usage.json": by_hand}})
+    await scene.api.apply(policy("own", selects={"podSelector": {}}, cost={"utilisation": "Larger"}))
     config = scene.operator.kubeconfig
     async with running_replicas(plane[1], [config, config], tmp_path) as replicas:
         leader = await replicas.leader()
         await scene.wait_for_round("looked-at")
         await stopped(replicas, leader)
         second = await replicas.leader()
-        saved = await scene.api.get("/api/v1/namespaces/kube-system/configmaps/thalweg-replicas-learnt")
-        assert all(f"{scene.namespace}/{name}" in saved["data"]["learnt.json"] for name in names)
-        await scene.delete(*names)
+        saved = (await scene.api.get(path))["data"]["usage.json"]
+        assert saved != by_hand
+        assert "shop" in saved
         await replicas.standby()
         await killed(replicas, second)
         for each in (second, await replicas.leader()):
-            assert re.search(r"learnt figures read .*pods=3\b", each.log), each.log
+            assert re.search(r"saved usage read .*classes=1\b", each.log), each.log
     await scene.operator.start()
 
 

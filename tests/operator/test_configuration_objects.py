@@ -53,7 +53,7 @@ def _policies() -> Iterator[tuple[str, Any]]:
     yield "all", {"selects": _PODS}
     yield "invalid", {"selects": {"podSelector": 5}}
     yield "unknown model", {"selects": _PODS, "cost": {"model": "Nobody"}}
-    yield "learns", {"selects": _PODS, "cost": {"learn": {"from": "FinishedPods"}}}
+    yield "a field that is ignored", {"selects": _PODS, "cost": {"learn": {"from": "FinishedPods"}}}
     yield "moves", {"selects": _PODS, "rescheduling": {"mode": "Act"}}
     yield "proposes", {"selects": _PODS, "rescheduling": {"mode": "Propose", "reasons": ["Gain"]}}
     yield "observes", {"selects": _PODS, "delivery": "Observe"}

@@ -64,6 +64,7 @@ from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.services import Service
 from flowcore.model.volumes import ZONE, ClaimVolume
+from flowcore.model.workload_kinds import Machines
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
 BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
@@ -305,7 +306,7 @@ def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
 
 @pytest.mark.parametrize(
     "says",
-    [{"constraints": (OneDomain("near", WEB, HOSTNAME),)}, {"cost": CostPolicy(learn=True)}],
+    [{"constraints": (OneDomain("near", WEB, HOSTNAME),)}, {"cost": CostPolicy(machines=Machines("gen", ()))}],
     ids=lambda says: next(iter(says)),
 )
 def test_a_policy_that_reads_more_than_the_class(says: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ def test_nothing_more_than_is_used(path: Path) -> None:
             assert "*" not in "".join(words)
             assert set(words).isdisjoint({"secrets", "escalate", "impersonate", "deletecollection"})
             if "configmaps" in rule.get("resources", []):
-                assert (rule["resourceNames"], rule["verbs"]) == (["thalweg-learnt"], ["get", "patch"])
+                assert (rule["resourceNames"], rule["verbs"]) == (["thalweg-usage"], ["get", "patch"])
                 assert rule["resources"] == ["configmaps"]
             if "pods" in rule.get("resources", []):
                 assert set(rule["verbs"]) <= {"get", "list", "watch", "patch"}

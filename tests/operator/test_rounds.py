@@ -401,32 +401,6 @@ async def test_contradictions_reach_the_policy(case: Case) -> None:
     await until(lambda: not case.loop.reports.contradictions, 10, lambda: "reports follow the bindings")
 
 
-async def test_contradictions_reach_a_policy_that_learns(case: Case) -> None:
-    """With the policy as it is stated, though the round was planned with costs that are learnt."""
-    kinds = [{"name": "job", "pods": {"matchLabels": {"kind": "job"}}}]
-    cost = {
-        "kinds": kinds,
-        "learn": True,
-        "interference": {"default": 0},
-        "machines": {"label": "gen", "slowdowns": []},
-    }
-    for at, machine in enumerate(("old", "new")):
-        case.node(machine, labels=(("gen", machine),))
-        for done in range(10):
-            ran = (1.0, 1001.0 + 500 * at)
-            changes = {"labels": (("kind", "job"),), "owner": "job", "node_name": machine, "ran": ran}
-            case.pod(f"{machine}{done}", terminal=True, succeeded=True, **changes)
-    case.policies.offer("shop", "u", 1, {**ONE_A_ZONE, "cost": cost})
-    case.pod("p", labels=(("app", "web"),))
-    await told(case, "ns/p", "a label that no node has")
-    stated = case.policies.records[0].in_force
-    assert stated is not None
-    assert case.worker.requests[-1].policies[0].cost != stated.cost
-    await until(lambda: bool(case.loop.reports.contradictions), 10, lambda: "reports follow what pods are told")
-    asked, sentences = case.loop.reports.contradictions["u"]
-    assert (asked, len(sentences)) == (stated, 1)
-
-
 async def test_a_policy_made_again_under_its_name_has_no_report_of_the_old_one(case: Case) -> None:
     """Reports belong to the object, not to its name; a round that began with the old object reports to nobody."""
     case.node("n", labels=(("zone", "a"),))

@@ -26,7 +26,7 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
                 "resources": ["leases"],
                 "verbs": ["get", "create", "patch", "update", "watch"],
             },
-            # What was learnt is beside the lease.
+            # What classes of pods use is beside the lease.
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]},
         ],
     },

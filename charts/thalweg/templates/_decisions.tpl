@@ -1,5 +1,10 @@
 {{/* What follows from the values. Each is "true" or "". */}}
 
+{{/* Values that left. The schema takes each for one release, nothing reads it, and NOTES says what holds in its place if it was not its default. */}}
+{{- define "thalweg.ignoredValues" -}}
+rights.learnt: {since: 0.1.0, default: true, instead: what classes of pods use is kept with rights.usage}
+{{- end -}}
+
 {{- define "thalweg.hasExtender" -}}
 {{- if has .Values.mode (list "Extender" "SecondScheduler") }}true{{ end -}}
 {{- end -}}

@@ -118,7 +118,7 @@ def _rights(
                     if resource == "leases":
                         yield Right(file, verb, group, resource, lease.name, lease.namespace)
                     elif resource == "configmaps":  # beside the Lease, and named after it
-                        yield Right(file, verb, group, resource, f"{lease.name}-learnt", lease.namespace)
+                        yield Right(file, verb, group, resource, f"{lease.name}-usage", lease.namespace)
                     elif namespaced:
                         own = name.replace("thalweg", release_of(service_account, lease), 1)
                         yield Right(file, verb, group, resource, own, service_account.namespace)

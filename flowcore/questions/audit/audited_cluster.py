@@ -138,7 +138,7 @@ class AuditedCluster:
         preemption = PreemptionPolicy(PreemptionMode.LOWER_PRIORITY)
         policies = {
             name: msgspec.structs.replace(policy, preemption=preemption)
-            for name, policy in self.prepared.learnt.items()
+            for name, policy in self.prepared.policies.items()
         }
         return self._within_moves(self.snapshot, policies)
 
@@ -156,7 +156,7 @@ class AuditedCluster:
                 for pod in running.pods
             )
             snapshot = replace(snapshot, running=replace(running, pods=tuple(lowest)))
-        return self._within_moves(snapshot, self.prepared.learnt)
+        return self._within_moves(snapshot, self.prepared.policies)
 
     def _within_moves(self, snapshot: Snapshot, policies: Mapping[str, Policy]) -> RoundResult:
         """A plan with no more moves than allowed: each policy has a limit of its own, so several share it."""

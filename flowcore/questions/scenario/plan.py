@@ -6,11 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import msgspec
-
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
-from flowcore.cluster.learning import learnt_costs
 from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.costs import MODELS, CostModel
@@ -81,7 +78,6 @@ class PreparedScenario:
     Attributes:
         snapshot: the cluster, with the waiting pods that may be planned.
         policies: in force, by name, as the files have them.
-        learnt: the same, those that learn with what finished pods tell.
         skipped: keys of pods that may not be planned, and the reason.
         gaps, warnings: see ``ScenarioPlan``.
         kept: rooms of nominated pods. The snapshot counts them, and no round plans these pods.
@@ -89,7 +85,6 @@ class PreparedScenario:
 
     snapshot: Snapshot
     policies: Mapping[str, Policy]
-    learnt: Mapping[str, Policy]
     skipped: dict[str, str]
     gaps: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -136,7 +131,6 @@ def prepare_scenario(
     return PreparedScenario(
         with_kept_rooms(snapshot, kept),
         governed.policies,
-        with_learnt_costs(governed.policies, scenario, now),
         skipped,
         tuple(missing_objects(scenario, planned)),
         (*measured.warnings, *governed.policies_without_effect(), *future),
@@ -162,7 +156,7 @@ def plan_scenario(
     """
     prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
     say = Guarded()
-    result = run_round(prepared.snapshot, prepared.learnt, models, say=say)
+    result = run_round(prepared.snapshot, prepared.policies, models, say=say)
     settled = [Placement(room.pod, room.node, 0) for room in prepared.kept if not room.awaited]
     if settled:
         result = replace(result, placements=(*result.placements, *settled))
@@ -176,18 +170,3 @@ def plan_scenario(
         (*prepared.warnings, *say.missing.values()),
         {key: AwaitedRoom(room.node, tuple(pod.key for pod in room.awaited)) for key, room in awaiting.items()},
     )
-
-
-def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:
-    """The policies, those that learn with what the finished pods tell.
-
-    Args:
-        now: seconds since the epoch.
-    """
-    cluster = scenario.cluster
-    return {
-        name: msgspec.structs.replace(policy, cost=learnt_costs(policy.cost, cluster.pods.values(), cluster.nodes, now))
-        if policy.cost.learn
-        else policy
-        for name, policy in policies.items()
-    }

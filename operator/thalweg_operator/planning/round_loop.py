@@ -26,7 +26,6 @@ from thalweg_operator.health import Liveness
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.inputs.what_helps import WhatHelps
@@ -185,11 +184,6 @@ class RoundLoop:
         self._unsaid: frozenset[str] = frozenset()
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
-
-    @property
-    def learnt_costs(self) -> LearntCosts:
-        """What policies that learn know by now."""
-        return self._builder.learnt_costs
 
     def request(self, effect: RequestRound) -> None:
         """Asks for a round. Room that came free is no haste unless a pod that the last round left fits there."""

@@ -13,7 +13,6 @@ from flowcore.model.policies import Policy
 from flowcore.planning.round_input import GovernedPod
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.inputs.device_takers import DeviceTakers
-from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker, operator_round_input
@@ -54,7 +53,6 @@ class RequestBuilder:
 
     Attributes:
         backfill_records: backfill records of the last reply.
-        learnt_costs: what policies that learn know by now.
     """
 
     def __init__(
@@ -74,7 +72,6 @@ class RequestBuilder:
         self._cluster, self._ledger = cluster, ledger = state.cluster, state.ledger
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(clock)
-        self.learnt_costs = LearntCosts(cluster, clock, wall_clock)
         self._numa = NumaTracker(cluster, ledger)
         self._device_takers = DeviceTakers(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
@@ -136,7 +133,7 @@ class RequestBuilder:
             now=self._wall_clock(),
             reset=reset,
             changes=changes,
-            policies=await self.learnt_costs.applied(planning_input.policies),
+            policies=list(planning_input.policies),
             classes=list(classes),
             signatures=list(signatures),
             pod_changes=pod_changes,

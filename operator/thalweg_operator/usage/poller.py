@@ -1,7 +1,7 @@
 """Polls measured usage while a policy in force asks for it, and keeps the samples.
 
-Only the leader polls. A new leader knows nothing of earlier samples: until its first poll requests count, and what a
-class of pods uses is learnt anew.
+Only the leader polls. A new leader has no samples of nodes and pods: until its first poll requests count. What classes
+of pods use it reads (saved_usage.py).
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _confirmed(
         running=None,
         pod_index=begun.pod_index.with_changes((), leaving),
     )
-    result = run_round(snapshot, cluster.prepared.learnt, cluster.models)
+    result = run_round(snapshot, cluster.prepared.policies, cluster.models)
     placed = {placement.pod.key for placement in result.placements}
     moves, begins = [move for move in moves if move.pod.key in placed], {move.node for move in moves if move.empties}
     while True:
@@ -167,7 +167,7 @@ def _confirmed(
         if all(move.node in emptied for move in moves if move.empties):
             break
         moves = [move for move in moves if move.node in emptied or not move.empties]
-    prices = prices_of([move.pod for move in moves], begun, cluster.prepared.learnt)
+    prices = prices_of([move.pod for move in moves], begun, cluster.prepared.policies)
     return [
         WitnessStep(
             StepAction.MOVE,

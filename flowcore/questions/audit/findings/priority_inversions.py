@@ -37,7 +37,7 @@ def priority_inversions(cluster: AuditedCluster) -> tuple[AuditFinding, list[Wit
         return nothing, []
     result = cluster.evicting_plan
     runs = len({placement.pod.key for placement in result.placements}.intersection(pod.key for pod in waiting))
-    steps = steps_of(result, cluster.snapshot, cluster.prepared.learnt) if runs else []
+    steps = steps_of(result, cluster.snapshot, cluster.prepared.policies) if runs else []
     # Whoever waits may evict, also a pod that has room without: then it leaves that room to others.
     highest = max(pod.pod_class.priority for pod in cluster.waiting if pods[pod.key].preempts)
     gone = [pod for pod in leaving if pod.priority < highest]

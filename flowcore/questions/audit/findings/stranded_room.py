@@ -110,7 +110,7 @@ def _witness(cluster: AuditedCluster, pod_class: PodClass, fitting: int, more: i
         for number in range(fitting + min(more, _MOST_MORE))
     )
     result = cluster.plan(replace(cluster.snapshot, pending=pending, gangs={}))
-    return leaving_steps(result.evictions, cluster.snapshot, cluster.prepared.learnt)
+    return leaving_steps(result.evictions, cluster.snapshot, cluster.prepared.policies)
 
 
 def _after(cluster: AuditedCluster, steps: list[WitnessStep]) -> Int64s:

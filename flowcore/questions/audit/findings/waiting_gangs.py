@@ -21,7 +21,7 @@ def waiting_gangs(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessSt
     result = cluster.keeping_plan
     placed = {placement.pod.key for placement in result.placements}
     runs = sum(len(placed.intersection(gang.pods)) >= gang.needs for gang in gangs)
-    steps = steps_of(result, cluster.snapshot, cluster.prepared.learnt) if runs else []
+    steps = steps_of(result, cluster.snapshot, cluster.prepared.policies) if runs else []
     room = _room_of(cluster, pods_of)
     weights = _weights(room, pods_of, gangs)
     bounds = [(_most_gangs(room, prices, pods_of, gangs), prices) for prices in room.prices(weights)]

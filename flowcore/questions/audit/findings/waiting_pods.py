@@ -15,7 +15,7 @@ from flowcore.questions.audit.witness import steps_of
 def waiting_pods(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessStep]]:
     """The finding and its witness."""
     waiting, result = len(cluster.waiting), cluster.keeping_plan
-    steps = steps_of(result, cluster.snapshot, cluster.prepared.learnt) if result.placements else []
+    steps = steps_of(result, cluster.snapshot, cluster.prepared.policies) if result.placements else []
     classes = Counter(pod.pod_class for pod in cluster.waiting)
     room = CountedRoom.of(cluster.snapshot, [*classes.items()], cluster.movable)
     bounds = [(room.most_that_come(prices), prices) for prices in room.prices([WEIGHT] * len(room.coming))]

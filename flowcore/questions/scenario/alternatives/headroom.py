@@ -30,7 +30,7 @@ from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.device_use import asked_for
 from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.near_names import did_you_mean
-from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario, with_learnt_costs
+from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.reading.missing_objects import check_for_pods, unread_budgets
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -374,7 +374,7 @@ class _CopyCounter:
         self._claims = ClaimCopies(replace(after, pending=(), gangs={}, running=None), template.pod_class)
         self._space = self._claims.snapshot
         self._template, self._models = template, context.models
-        self._policies = with_learnt_costs(GovernedScenario(scenario).policies, scenario, context.now)
+        self._policies = GovernedScenario(scenario).policies
 
     def count(self, limit: int) -> Count:
         """The number of copies that are all placed, while one more is not."""

@@ -1,6 +1,6 @@
-"""Keeps what was learnt in a ConfigMap beside the Lease, so that the next leader goes on with it.
+"""Keeps what classes of pods use in a ConfigMap beside the Lease, so that the next leader goes on with it.
 
-It is read once, before this process writes it: what an earlier leader learnt is taken over by age. A later release may
+It is read once, before this process writes it: what an earlier leader saved is taken over by age. A later release may
 write another format. That is left alone for as long as it is there: the release that comes back finds it.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.learning.saved_learning import NewerLearning, SavedLearning, from_text, to_text
+from flowcore.cluster.usage_samples.saved_classes import NewerUsage, from_text, to_text
 from flowcore.model.errors import ModelError
 from flowcore.model.usage import SavedClass, UsageClass
 from thalweg_operator.api.backoff import Backoff
@@ -25,7 +25,6 @@ from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.leadership.leader_election import LeaseName
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.usage.poller import UsagePoller, asks_for_usage
 from thalweg_operator.yielding import yielding
 
@@ -40,8 +39,8 @@ _PATIENCE = 2.0
 _LIMIT = 900_000
 #: Most classes of pods that are looked at, those of all namespaces in turn. More do not fit.
 _MOST_CLASSES = 5_000
-_KEY: Final = "learnt.json"
-_TOPIC: Final = "learnt figures"
+_KEY: Final = "usage.json"
+_TOPIC: Final = "saved usage"
 _BACKOFF = Backoff(first=5.0, longest=_INTERVAL)
 
 
@@ -52,24 +51,23 @@ class _ConfigMap(msgspec.Struct):
 _reader = JsonReader(_ConfigMap)
 
 
-class LearntFigures:
-    """Reads and writes the ConfigMap, while a policy in force learns or plans with measured usage."""
+class SavedUsage:
+    """Reads and writes the ConfigMap, while a policy in force plans with measured usage."""
 
     def __init__(
         self,
         api_client: ApiClient,
         lease: LeaseName,
         cluster: Cluster,
-        costs: LearntCosts,
         usage: UsagePoller,
         metrics: Metrics,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``wall_clock``: seconds since the epoch."""
-        self._api_client, self._cluster, self._costs, self._usage = api_client, cluster, costs, usage
+        self._api_client, self._cluster, self._usage = api_client, cluster, usage
         self._metrics, self._wall_clock = metrics, wall_clock
-        self._name = f"{lease.namespace}/{lease.name}-learnt"
-        self._path = api_path("/api/v1/namespaces", lease.namespace, "configmaps", f"{lease.name}-learnt")
+        self._name = f"{lease.namespace}/{lease.name}-usage"
+        self._path = api_path("/api/v1/namespaces", lease.namespace, "configmaps", f"{lease.name}-usage")
         #: Whether it may be written: it was read, and no later release has written it.
         self._known = self._newer = False
         self._absent = False
@@ -80,7 +78,7 @@ class LearntFigures:
         failures = 0
         while True:
             await asyncio.sleep(_INTERVAL if self._known else _BACKOFF.pause(failures) if failures else _TICK)
-            if self._is_wanted():
+            if asks_for_usage(self._cluster):
                 await self.turn()
                 failures += 1
 
@@ -91,12 +89,9 @@ class LearntFigures:
         else:
             await self.restore()
 
-    def _is_wanted(self) -> bool:
-        return asks_for_usage(self._cluster) or any(policy.cost.learn for policy in self._cluster.policies.ordered)
-
     async def restore(self) -> None:
         """Takes over what an earlier leader saved; a failure is told, and ``run`` tries again."""
-        if not self._is_wanted():
+        if not asks_for_usage(self._cluster):
             return
         try:
             data = _reader.read(await self._api_client.request("GET", self._path, seconds=_PATIENCE)).data or {}
@@ -118,34 +113,32 @@ class LearntFigures:
             self._take_over(data[_KEY], was_newer=was_newer)
 
     def _tell_absent(self) -> None:
-        """Says once that nothing outlives this process: the file with the ConfigMap was perhaps left out on purpose."""
+        """Says once that nothing outlives this process: the ConfigMap was perhaps left out on purpose."""
         if not self._absent:
             self._absent = True
             self._count("absent")
-            _log.info("learnt figures not kept", problem=f"there is no ConfigMap {self._name}: see rights/learnt.yaml")
+            _log.info("usage not saved", problem=f"there is no ConfigMap {self._name}: see rights/usage.yaml")
 
     def _take_over(self, text: str, *, was_newer: bool) -> None:
         try:
-            learning = from_text(text, self._wall_clock())
-        except NewerLearning as error:
+            classes = from_text(text, self._wall_clock())
+        except NewerUsage as error:
             self._newer = True
             if not was_newer:
                 self._count("newer")
-                _log.warning("learnt figures not read and not saved", config_map=self._name, problem=str(error))
+                _log.warning("saved usage not read, usage not saved", config_map=self._name, problem=str(error))
         except ModelError as error:
             self._count("unreadable")
-            _log.warning("learnt figures not read", config_map=self._name, problem=str(error))
+            _log.warning("saved usage not read", config_map=self._name, problem=str(error))
         else:
-            self._costs.restore(learning.histories)
-            self._usage.store.restore(learning.classes)
+            self._usage.store.restore(classes)
             self._written = text.encode()
             self._count("read")
-            pods = sum(len(of_kind) for history in learning.histories for of_kind in history.observations)
-            _log.info("learnt figures read", config_map=self._name, pods=pods, classes=len(learning.classes))
+            _log.info("saved usage read", config_map=self._name, classes=len(classes))
 
     async def save(self) -> None:
         """Writes what is known, if it is new."""
-        if not self._known or self._newer or not self._is_wanted():
+        if not self._known or self._newer or not asks_for_usage(self._cluster):
             return
         text = await self._to_text()
         if text == self._written:
@@ -169,11 +162,10 @@ class LearntFigures:
             saved = store.saved_class(usage_class)
             if saved.amounts:
                 classes.append(saved)
-        learning = SavedLearning(histories=self._costs.saved, classes=tuple(classes))
-        return await asyncio.to_thread(to_text, learning, _LIMIT)
+        return await asyncio.to_thread(to_text, classes, _LIMIT)
 
     def _count(self, outcome: str) -> None:
-        self._metrics.learnt_figures.labels(outcome).inc()
+        self._metrics.saved_usage.labels(outcome).inc()
 
 
 def _newest_of_each_namespace(classes: Sequence[UsageClass]) -> list[UsageClass]:
