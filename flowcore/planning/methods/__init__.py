@@ -1,1 +1,1 @@
-"""Ways to solve a problem: greedy, flow, relaxation, CP-SAT, searches."""
+"""Ways to solve a problem: greedy, flow, relaxation, large-neighbourhood search, CP-SAT."""

@@ -68,13 +68,13 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
     classes = np.nonzero(decided)[0]
     demands = [problem.demands[index] for index in classes.tolist()]
     most = np.array([fixed.capacity.fit_counts(demand) for demand in demands])
-    program, demand_of, node = _packing_program(
+    program, demand_of, node = packing_program(
         requests=np.array([demand.requests for demand in demands], dtype=np.int64),
         free=fixed.capacity.free,
         most=most,
         counts=np.array([demand.count for demand in demands], dtype=np.int64),
         least=np.array([problem.must_place[index] for index in classes.tolist()], dtype=np.int64),
-        values=_coarse_values(np.array([demand.prices.mean() for demand in demands])),
+        values=coarse_values(np.array([demand.prices.mean() for demand in demands])),
     )
     placed = pods_by_node(known.commits)
     hint = np.array(
@@ -100,7 +100,7 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
     return Packing(candidate, proven=solution.optimal)
 
 
-def _coarse_values(prices: Float64s) -> Int64s:
+def coarse_values(prices: Float64s) -> Int64s:
     """Prices in about the same proportions as small whole numbers: the fewer distinct ones, the easier a program is.
 
     Where some are many times as high as others, as those of levels are, each is rounded by itself.
@@ -115,7 +115,7 @@ def _coarse_values(prices: Float64s) -> Int64s:
     return rounded
 
 
-def _packing_program(
+def packing_program(
     *, requests: Int64s, free: Int64s, most: Int64s, counts: Int64s, least: Int64s, values: Int64s
 ) -> tuple[LinearProgram, Int64s, Int64s]:
     """The program, and int64[V] demand and node of each of its columns.

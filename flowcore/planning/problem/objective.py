@@ -62,9 +62,9 @@ class Objective:
             int(prices @ np.array([commits[place].count for place in places]))
             for places, prices in self._soft_prices(commits)
         )
-        return self._without_preferences(commits) + soft + self._claims_cost(commits)
+        return self.without_preferences(commits) + soft + self._claims_cost(commits)
 
-    def _without_preferences(self, commits: Sequence[Commit]) -> int:
+    def without_preferences(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods less what their preferences among each other add."""
         demand, node, count = _columns(commits)
         cost = sum(int(self._demands[commit.demand].arc[commit.node]) * commit.count for commit in commits)

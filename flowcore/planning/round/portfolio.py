@@ -5,6 +5,7 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -23,6 +24,7 @@ from flowcore.planning.methods.constructive import (
 )
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.planning.methods.flow import solve_by_flow
+from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
@@ -44,6 +46,10 @@ from flowcore.planning.problem.waiting import lacking
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
 _SCARCE = 50
+#: Neighbourhoods in a row without a gain that end the search; or a tenth of the number of nodes.
+_PATIENCE = 6
+#: Where pods cost something beside each other: neighbourhoods and steps of local search in one turn.
+_TURN = 8
 #: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
 #: takes long.
 _FEW_BY_PRICE = 3_000
@@ -79,7 +85,7 @@ class Portfolio:
         self._relaxation: RelaxedSolution | None = None
         self._has_relaxed = False
         self.relaxed: list[RelaxedSolution] = []
-        self._search: LocalSearch | Reinsertion | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         #: What of its gain is in the best candidate already.
         self._taken = 0
         #: Whether ``construct`` has begun: it is run once.
@@ -89,6 +95,7 @@ class Portfolio:
         #: The last candidate that was built in one go, and what the last shares were placed beside.
         self._built = self.best
         self._shared_beside: tuple[Commit, ...] | None = None
+        self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
         self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
@@ -195,6 +202,9 @@ class Portfolio:
         """Improves the best candidate; yields after each step."""
         if self._is_good_enough:
             return
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
+            self.conclude()
         if self._is_scarce:
             yield from self._solve_by_flow(self._flowing)
         if self._runs("reinsertion"):
@@ -249,7 +259,7 @@ class Portfolio:
         """Pods cost something beside each other, or pods stay out that prefer to be near others or apart.
 
         All methods decide the round as if they did not. Then local search, which leaves pending pods alone, improves
-        the best plan by its true cost.
+        the best plan by its true cost. By turns with it, neighbourhoods make room for pending pods.
         """
         yield from self._solve_by_flow(self._flowing)
         penalties = WithoutPenalties(self._problem, comparisons=self._are_preferring_pods_left)
@@ -263,8 +273,23 @@ class Portfolio:
                 yield
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
+        worthwhile = self._runs("local search") and LocalSearch.worthwhile(self._problem)
+        turn = fruitless = 0
+        while fruitless < self._patience:
+            before, turn = self.best, turn + 1
+            steps = 0
+            for _ in relaxed.run_lns(self._seed + turn, _TURN):
+                steps += 1
+                yield
+            self.conclude()
+            if not steps:
+                break
+            fruitless = 0 if self.best is not before else fruitless + steps
+            if worthwhile:
+                yield from self._search_with(LocalSearch(self._problem, self.best, self._seed), _TURN)
+            relaxed.best = self._compared = penalties.remove(self.best)
         self._relaxed = None
-        if self._runs("local search") and LocalSearch.worthwhile(self._problem):
+        if worthwhile:
             yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
 
     def _compare_relaxed(self) -> None:
@@ -359,10 +384,15 @@ class Portfolio:
             if packing.proven:
                 break
 
-    def _search_with(self, search: Reinsertion | LocalSearch) -> Generator[None, None, None]:
-        """Improves the best candidate until the search has ended; yields after each step."""
+    def _search_with(self, search: Reinsertion | LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step.
+
+        Args:
+            steps: at most; None: until the search has ended.
+        """
         self._search, self._taken = search, 0
-        while self._promised_cost > self.bound and search.improve():
+        while steps != 0 and self._promised_cost > self.bound and search.improve():
+            steps = None if steps is None else steps - 1
             yield
         self.conclude()
 
@@ -401,6 +431,25 @@ class Portfolio:
                 if fixed.commits and self.best is not before:
                     self.improved_by.add(beside.method)
                 yield
+
+    def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
+        """Large neighbourhood search from the best candidate; yields after each neighbourhood.
+
+        Args:
+            steps: at most; None: until none brings a gain.
+        """
+        if not self._runs("neighbourhoods"):
+            return
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
+        self._taken = 0
+        fruitless, more = 0, sys.maxsize if steps is None else steps
+        while more > 0 and fruitless < self._patience and self._promised_cost > self.bound:
+            before, more = search.gain, more - 1
+            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+            if not search.improve(wider=fruitless >= self._patience // 2, more=more):
+                return
+            fruitless = 0 if search.gain > before else fruitless + 1
+            yield
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""
