@@ -136,7 +136,7 @@ def test_next_to_nothing(context: BrowserContext, tmp_path: Path, running: int) 
             "Policies": "There are no queues",
         }
         for title, words in said.items():
-            expect(view.open(title).get_by_text(words)).to_be_visible()
+            expect(view.open(title).locator("main").get_by_text(words)).to_be_visible()
         expect(view.open("Nodes").get_by_label("Map of 1 node.")).to_be_visible()
         assert view.unexpected() == []
 
@@ -292,6 +292,7 @@ def test_a_view_that_ends_and_one_that_follows(context: BrowserContext, tmp_path
         view = watched(context, address)
         page = view.open("Pending")
         expect(page.get_by_role("link", name="default/large")).to_be_visible()
+        expect(page.locator("p.source")).to_be_visible()  # the head, which says that the connection is lost
     expect(page.get_by_text("connection lost")).to_be_visible()
     expect(page.get_by_role("link", name="default/large")).to_be_visible()
     with viewing("-f", path, "--port", port) as address:

@@ -38,7 +38,7 @@ class SpreadScore:
     @property
     def score(self) -> Int64s:
         """int64[N]: rounded; 0 for unlabelled nodes."""
-        rounded: Int64s = (self.raw + 0.5).astype(np.int64)  # as Go rounds: nothing is below zero
+        rounded: Int64s = np.floor(self.raw + 0.5).astype(np.int64)  # as Go rounds what is a whole number or above zero
         rounded[self.unlabelled] = 0
         return rounded
 
