@@ -65,7 +65,7 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
         if not is_whole(ledger, reservation) or not may_take_place(state, reservation):
             give_up(state, reservation)
     ledger.round_wanted |= bool(settle(state, chosen))
-    for members in _awaiting(ledger, chosen):
+    for members in _awaiting(state, chosen):
         _wait(state, members)
 
 
@@ -103,7 +103,7 @@ def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
     held: list[str] = []
     if state.is_delivering:
         return held  # more of a group may come, with victims of its own; the next look settles what is left
-    for members in _awaiting(ledger, keys):
+    for members in _awaiting(state, keys):
         if any(member.victims or state.freed_devices.waits(member) for member in members):
             continue
         if not all(may_come(state.cluster, ledger, member) for member in members):
@@ -114,14 +114,18 @@ def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
     return held
 
 
-def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]]:
-    """Those of these pods that wait for victims, with their groups: each group once."""
-    seen: set[str] = set()
+def _awaiting(state: VictimsState, keys: Iterable[str]) -> Iterator[list[Reservation]]:
+    """Those of these pods that wait for victims, with their groups: each group once, and none of which more may come.
+
+    What is given up meanwhile is left out.
+    """
+    ledger, seen = state.ledger, set[str]()
     for key in sorted(keys):
         if key in ledger.awaiting and key not in seen:
             members = ledger.members_of(ledger.reservations[key])
             seen.update(member.pod.key for member in members)
-            yield members
+            if not (state.is_delivering and members[0].waiting_group and members[0].waits_since == NEVER):
+                yield members
 
 
 def give_up(state: VictimsState, reservation: Reservation) -> None:
@@ -168,7 +172,7 @@ def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRe
     """Asks whether all may leave but the first; then for that one; and for the others once that one leaves."""
     ledger, now = state.ledger, state.now
     leaves = _any_leaves(ledger, members[0])
-    is_asked = any(record.stage is Stage.ASKED for record in staying)
+    is_asked = any(record.stage is Stage.ASKED and not record.leaves for record in staying)
     if ledger.ends and not (leaves or is_asked):
         return
     is_nominated = _are_nominated(state, members)
@@ -186,7 +190,7 @@ def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRe
         if record.stage is Stage.ASKED:
             is_due = now - record.asked >= RETRY_SECONDS
         else:
-            is_due = first in (None, record) and (leaves or not is_asked)
+            is_due = record.leaves or (first in (None, record) and not is_asked)
         if is_due:
             record.stage, record.asked = Stage.ASKED, now
             if record.pod.uid not in state.evicting:
@@ -205,10 +209,12 @@ def _first(state: VictimsState, records: Sequence[VictimRecord]) -> VictimRecord
 
 
 def _others_follow(state: VictimsState, keys: Iterable[str]) -> None:
-    """The first victim of these pods leaves. So do the others of their groups."""
-    for members in list(_awaiting(state.ledger, keys)):
-        for record in _records(state.ledger, members):
-            state.ledger.victim_leaves(record)
+    """A victim of these pods leaves. So do the others of those groups in which it was the first one."""
+    for members in _awaiting(state, keys):
+        records = _records(state.ledger, members)
+        if all(record.stage in (Stage.CHECKED, Stage.ASKED) or record.pod.deleting for record in records):
+            for record in records:
+                state.ledger.victim_leaves(record)
         _wait(state, members)
 
 
@@ -262,7 +268,8 @@ def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason:
     if write.dry_run and record.stage is Stage.CHECKING and answer in (Answer.DONE, Answer.UNWANTED):
         record.stage = Stage.CHECKED if answer is Answer.DONE else Stage.PLANNED
         go_on(state, record.for_pods)
-    elif answer is Answer.DONE and record.stage is Stage.ASKED and not record.leaves:
+    elif answer is Answer.DONE and not write.dry_run and record.stage is Stage.ASKED and not record.leaves:
+        state.ledger.victim_leaves(record)
         _others_follow(state, record.for_pods)
     if answer not in (Answer.REFUSED, Answer.RETRYING):
         return
