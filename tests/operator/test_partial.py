@@ -10,7 +10,7 @@ from thalweg_operator.reservations.events import Answer, PoliciesChanged
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, GangPolicy, PartialBind, Policy, Selects
@@ -85,6 +85,33 @@ def test_what_has_a_node_is_evicted_after_the_policys_timeout() -> None:
     case.put("d", node_name="n")
     case.state.look_after()
     assert not case.is_wanted("a")
+
+
+@pytest.mark.parametrize("parent", ["", "all"])
+def test_a_part_of_a_compositepodgroup_stays(parent: str) -> None:
+    """As after an upgrade from a version that placed them: the CompositePodGroup may say that all leave or none."""
+    case, key = Case(), GangKey(GangSource.NATIVE, "ml", "part")
+    case.policy()
+    case.state.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=2)))
+    case.put("p", gang=GangRef(key), node_name="n")
+    case.put("q", gang=GangRef(key))
+    case.after(0)
+    case.state.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=2), parent=parent))
+    assert case.after(60) == {"a", "b", "c", *([] if parent else ["p"])}
+
+
+@pytest.mark.parametrize("parent", ["", "all"])
+def test_a_part_of_a_group_that_gets_a_parent_leaves_the_line(parent: str) -> None:
+    """Its PodGroup was made anew, while a budget held the eviction up."""
+    case, key = Case(), GangKey(GangSource.NATIVE, "ml", "part")
+    case.policy()
+    case.state.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=2)))
+    case.put("p", gang=GangRef(key), node_name="n")
+    case.put("q", gang=GangRef(key))
+    case.after(0)
+    assert "p" in case.after(60)
+    case.state.cluster.put_pod_group(PodGroup(key, GangSpec(min_member=2), parent=parent))
+    assert case.is_wanted("p") == (not parent)
 
 
 def test_time_begins_anew_once_the_gang_was_whole() -> None:

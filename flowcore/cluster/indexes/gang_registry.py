@@ -303,10 +303,11 @@ class GangRegistry:
         """Gangs with bound pods, but fewer than needed, counting pods on their way to a node.
 
         A complete gang is among them where another gang of its group is incomplete and has waiting pods. Gangs that
-        their controllers make are not: one that has grown while it runs cannot be told from one that lost pods.
+        their controllers make are not: one that has grown while it runs cannot be told from one that lost pods. Nor are
+        those of a CompositePodGroup, which may need all of its gangs.
         """
         # Each gang is computed once, however many others name it.
-        declared = [key for key in self._members if key.source is not GangSource.CONTROLLER]
+        declared = [key for key in self._members if self._may_be_partial(key)]
         short = {key for key in declared if self._lacks_pods(key, reserved)}
         lacking = {key for key in short if self.members(key)[0]}
 
@@ -319,8 +320,12 @@ class GangRegistry:
 
     def partial_gang(self, key: GangKey, reserved: Mapping[str, str]) -> PartialGang | None:
         """The gang, if it is partial (``partial_gangs``)."""
-        may_be_partial = key.source is not GangSource.CONTROLLER and self.members(key)[1]
+        may_be_partial = self._may_be_partial(key) and self.members(key)[1]
         return self._to_partial(key) if may_be_partial and self.lacks_pods(key, reserved) else None
+
+    def _may_be_partial(self, key: GangKey) -> bool:
+        group = self.groups.get(key)
+        return key.source is not GangSource.CONTROLLER and not (group is not None and group.composite_reason)
 
     def lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
         """Whether it, or a gang of its group with waiting pods, has fewer pods than it needs.
