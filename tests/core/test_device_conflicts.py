@@ -129,23 +129,32 @@ def test_device_preemption_of_a_higher_priority_does_not_stop() -> None:
         assert not known.devices.is_searched, "the next round follows at once"
 
 
-def test_nobody_waits_for_ever_for_a_higher_priority() -> None:
-    """In one of four rounds all take devices one by one: the others go on if the urgent pod never gets its own."""
+#: Every round has pods with devices, or the rounds between are of others: of networks that take long, for instance.
+ROUNDS = pytest.mark.parametrize("rounds", [range(16), range(0, 32, 2), range(1, 33, 2), range(3, 67, 4)], ids=str)
+
+
+@ROUNDS
+def test_nobody_waits_for_ever_for_a_higher_priority(rounds: range) -> None:
+    """In about one of four rounds all take devices one by one: the others go on if the urgent pod never can."""
     cluster = DeviceCluster(n0="a", n1="b")
     cluster.run("low", "n0", 0)
     cluster.wait("never", f'{MODEL} == "a"', priority=1000, cpu=TOO_MANY)
     cluster.wait("any", namespace="other")
-    assert [names(run_round(cluster.snapshot(turn)).placements) for turn in range(4)] == [set(), set(), set(), {"any"}]
+    placed = [names(run_round(cluster.snapshot(turn)).placements) for turn in rounds]
+    assert 3 <= placed.count({"any"}) <= 5
+    assert placed.count(set()) == len(rounds) - placed.count({"any"})
 
 
-def test_a_pod_that_takes_single_devices_and_one_that_preempts_take_turns() -> None:
-    """Both are of one priority: each goes first in one of two rounds."""
+@ROUNDS
+def test_a_pod_that_takes_single_devices_and_one_that_preempts_take_turns(rounds: range) -> None:
+    """Both are of one priority: each goes first in about one of two rounds."""
     cluster = DeviceCluster(n0="ab")
     cluster.run("low", "n0", 0)
     cluster.wait("urgent", f'{MODEL} == "a"', priority=1000)
     cluster.wait("any", namespace="other", priority=1000, cpu=TOO_MANY)
-    evicting = [names(run_round(cluster.snapshot(turn)).evictions) for turn in range(8)]
-    assert evicting == [{"low"}, set()] * 4
+    evicting = [names(run_round(cluster.snapshot(turn)).evictions) for turn in rounds]
+    assert 7 <= evicting.count({"low"}) <= 9
+    assert evicting.count(set()) == len(rounds) - evicting.count({"low"})
 
 
 def test_pods_of_other_devices_do_not_wait() -> None:
@@ -205,15 +214,30 @@ def test_who_might_take_what_a_waiting_pod_waits_for_waits_too() -> None:
     assert waits_for_others(result) == {"any", "least"}
 
 
-def test_tenants_take_turns() -> None:
+@ROUNDS
+def test_tenants_take_turns(rounds: range) -> None:
     """Two of one priority need the same device in ways that cross: one of them can never run, and is asked first."""
     cluster = DeviceCluster(n0="ab")
     for device in range(2):
         cluster.run(f"low-{device}", "n0", device)
     cluster.wait("never", f'{MODEL} == "a"', namespace="other", cpu=TOO_MANY, priority=1000)
     cluster.wait("urgent", priority=1000)
-    evicting = [bool(run_round(cluster.snapshot(turn)).evictions) for turn in range(8)]
-    assert evicting == [True, False] * 4
+    assert 7 <= sum(bool(run_round(cluster.snapshot(turn)).evictions) for turn in rounds) <= 9
+
+
+def test_rounds_for_all_take_the_turn_of_no_single_tenant() -> None:
+    """Four tenants of one priority are in each other's way, and a pod of a lower one waits for them: each has turns."""
+    firsts = set[str]()
+    for able in "abcd":
+        cluster = DeviceCluster(n0="abcd")
+        for device in range(4):
+            cluster.run(f"low-{device}", "n0", device)
+        for name, models in (("a", "ab"), ("b", "ac"), ("c", "ad"), ("d", "bcd")):
+            selector = " || ".join(f'{MODEL} == "{model}"' for model in models)
+            cluster.wait(name, selector, namespace=name, priority=1000, cpu=1 if name == able else TOO_MANY)
+        cluster.wait("least", f'{MODEL} == "a" || {MODEL} == "b" || {MODEL} == "c"', namespace="a", cpu=TOO_MANY)
+        firsts = firsts.union(*(names(run_round(cluster.snapshot(turn)).placements) for turn in range(16)))
+    assert firsts == set("abcd")
 
 
 # --- drawn ---

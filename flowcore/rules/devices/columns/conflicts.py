@@ -18,13 +18,14 @@ from typing import Final
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
+from flowcore.model.turns import spread
 from flowcore.rules.devices.columns.claimed_numbers import Claimed
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS, ColumnSets
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 
 _LOWEST = int(np.iinfo(np.int64).min)
-#: In one of so many rounds nobody waits for a higher priority: that pod may never get its devices.
+#: In about one of so many rounds nobody waits for a higher priority: that pod may never get its devices.
 _FOR_ALL = 4
 
 #: Each kind that is a column, with the first of those that the same devices serve.
@@ -96,7 +97,7 @@ def in_fair_order(askings: Iterable[Asking], turn: int) -> list[Asking]:
 
 
 def _in_turn(askings: Iterable[Asking], needy: AbstractSet[Asking], turn: int) -> list[Asking]:
-    """The highest priority first; of equal ones another namespace in each round."""
+    """The highest priority first; of equal ones namespaces take turns."""
     askings = list(askings)
     turns = _turns({each.claimed.namespace for each in askings}, turn)
     return sorted(
@@ -105,7 +106,17 @@ def _in_turn(askings: Iterable[Asking], needy: AbstractSet[Asking], turn: int) -
 
 
 def _turns(namespaces: Collection[str], turn: int) -> dict[str, int]:
-    return {name: (place - turn) % len(namespaces) for place, name in enumerate(sorted(namespaces))}
+    first, _ = _turn_among(len(namespaces), turn)
+    return {name: (place - first) % len(namespaces) for place, name in enumerate(sorted(namespaces))}
+
+
+def _turn_among(count: int, turn: int) -> tuple[int, bool]:
+    """Which of so many namespaces comes first in a round, and whether it is a round for all.
+
+    Each is first in as many rounds of both sorts, also where only every second or third round has pods with devices.
+    """
+    first, part = divmod(spread(turn) * count, 2**32)
+    return first, part * _FOR_ALL >= 2**32 * (_FOR_ALL - 1)
 
 
 class Conflicts:
@@ -219,8 +230,8 @@ class Conflicts:
             else:
                 waiting.add(asking)
                 highest = max(highest, asking.priority if self._may_get(asking, needy) else _LOWEST)
-        is_for_all = turn % _FOR_ALL == _FOR_ALL - 1 and any(each.priority < first.priority for each in waiting)
-        return set() if is_for_all else waiting
+        _, is_for_all = _turn_among(len({each.claimed.namespace for each in order}), turn)
+        return set() if is_for_all and any(each.priority < first.priority for each in waiting) else waiting
 
     def _is_column_beside(self, claimed: Claimed, columns: AbstractSet[RequestKind]) -> bool:
         """Whether numbers say what a pod asks for, and go on to say what others ask for."""

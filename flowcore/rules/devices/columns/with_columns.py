@@ -160,7 +160,7 @@ def with_columns(
         conflicts = Conflicts(index.columns, snapshot, taking_kinds, taken, columns_of, preemption)
         askings = in_fair_order(pods.askings(taking, preemption), turn)
         needy = conflicts.needy(askings, columns)
-        snapshot.devices.is_searched &= not (needy and index.has_turns(4 * len(needy)))
+        snapshot.devices.is_searched &= not (needy and index.has_turns(5 * len(needy)))
         unknown = pods.askings([each for each in everybody if not kinds.issuperset(each.kinds)], preemption)
         unknown = [replace(each, claimed=replace(each.claimed, numbers=(), kinds=())) for each in unknown]
         who_waits = conflicts.who_waits(askings, unknown, needy, turn) if needy else set[Asking]()
