@@ -87,6 +87,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Rounds that failed, restarts of the worker", "ops", (
                 *_rates("thalweg_rounds_failed_total", "cause"),
                 ("restarts", "sum(rate(thalweg_worker_restarts_total{SCOPE}[$__rate_interval]))"),
+                ("not said", "sum(rate(thalweg_unsaid_total{SCOPE}[$__rate_interval]))"),
             )),
             Panel("Hit rate of the verdict cache", "percentunit", _ratio(
                 "filter", 'thalweg_cached_verdicts_total{SCOPE, outcome="hit"}', "thalweg_cached_verdicts_total{SCOPE}"
