@@ -52,6 +52,7 @@ from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.constraints import OneDomain
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.node_usage import NodeUsage
@@ -223,7 +224,7 @@ def test_the_plan_does_not_hold_any_more(change: str) -> None:
 ZONES_OF = {"a": "north", "b": "north", "c": "south", "d": "south", "e": "west"}
 
 
-def among_others(others: list[tuple[str, str]]) -> FakeCluster:
+def among_others(others: list[tuple[str, str]], policy: Policy = BINDER) -> FakeCluster:
     """Nodes in zones where pods run, by node and controller; a round has planned a pod just now.
 
     To this world's prices all nodes are alike. So they are to a round: no pod is as much as a thousandth of a node.
@@ -232,16 +233,30 @@ def among_others(others: list[tuple[str, str]]) -> FakeCluster:
     nodes = [
         Node(name, labels=((HOSTNAME, name), (ZONE, zone)), allocatable=allocatable) for name, zone in ZONES_OF.items()
     ]
-    world = FakeCluster(nodes, [BINDER])
+    world = FakeCluster(nodes, [policy])
     for number, (name, owner) in enumerate(others):
         labels = (("app", owner),)
         world.create_pod(f"other-{number}", pod_class=CLASS, node_name=name, labels=labels, spread_owner=owner)
-    world.create_pod("first", **fields_of(BINDER))
+    world.create_pod("first", **fields_of(policy))
     world.show()
     world.make_plan()
     world.deliver(10)
     world.now += 2 * APART
     return world
+
+
+def test_a_policy_without_default_spread() -> None:
+    """A replica is placed at once as any pod of its class: other replicas make no node dearer."""
+
+    def chosen(others: list[tuple[str, str]], policy: Policy) -> str:
+        world = among_others(others, policy)
+        assert is_bound(come(world, spread_owner="web"))
+        return world.ledger.reservations[f"{NAMESPACE}/p"].node
+
+    policy = msgspec.structs.replace(BINDER, cost=CostPolicy(default_spread=NO_SPREAD))
+    cheapest = chosen([], policy)
+    assert chosen([(cheapest, "web")], policy) == cheapest
+    assert chosen([(cheapest, "web")], BINDER) != cheapest
 
 
 @given(others=st.lists(st.tuples(st.sampled_from(sorted(ZONES_OF)), st.sampled_from(["web", "db"])), max_size=9))

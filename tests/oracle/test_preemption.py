@@ -129,10 +129,7 @@ def test_batches_of_several_kinds_need_no_more_victims(oracle: Oracle) -> None:
     """5 to 30 urgent pods of up to three kinds with rules: over all batches nearly as many, with no more victims.
 
     Which of several kinds is placed first is heuristic, and rules make it matter: a batch may have a pod or two fewer.
-    Who has a node that kube-scheduler finds none for may cost victims: such batches do not count.
     """
-    found = compare_batches(oracle, crowded_nodes(pending=batches()), share(oracle, 60))
+    found = compare_batches(oracle, crowded_nodes(pending=batches()), 60)  # of any version: a fifth of them says little
     assert sum(ours.placed for ours, _ in found) >= 0.95 * sum(theirs.placed for _, theirs in found)
-    counted = [(ours.victims, theirs.victims) for ours, theirs in found if ours.placed <= theirs.placed]
-    assert sum(ours for ours, _ in counted) <= sum(theirs for _, theirs in counted)
-    assert len(counted) >= 0.8 * len(found)
+    assert sum(ours.victims for ours, _ in found) <= sum(theirs.victims for _, theirs in found)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
-from flowcore.model.turns import spread
+from flowcore.model.turns import begun_at, spread
 from flowcore.rules.devices.columns.claimed_numbers import Claimed
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS, ColumnSets
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
@@ -106,17 +106,16 @@ def _in_turn(askings: Iterable[Asking], needy: AbstractSet[Asking], turn: int) -
 
 
 def _turns(namespaces: Collection[str], turn: int) -> dict[str, int]:
-    first, _ = _turn_among(len(namespaces), turn)
-    return {name: (place - first) % len(namespaces) for place, name in enumerate(sorted(namespaces))}
+    return {name: place for place, name in enumerate(begun_at(sorted(namespaces), spread(turn)))}
 
 
-def _turn_among(count: int, turn: int) -> tuple[int, bool]:
-    """Which of so many namespaces comes first in a round, and whether it is a round for all.
+def _is_for_all(count: int, turn: int) -> bool:
+    """Whether a round with so many namespaces is one in which nobody waits for a higher priority.
 
-    Each is first in as many rounds of both sorts, also where only every second or third round has pods with devices.
+    Each namespace is first (``_turns``) in as many rounds of both sorts, also where only every second or third round
+    has pods with devices.
     """
-    first, part = divmod(spread(turn) * count, 2**32)
-    return first, part * _FOR_ALL >= 2**32 * (_FOR_ALL - 1)
+    return spread(turn) * count % 2**32 * _FOR_ALL >= 2**32 * (_FOR_ALL - 1)
 
 
 class Conflicts:
@@ -230,8 +229,9 @@ class Conflicts:
             else:
                 waiting.add(asking)
                 highest = max(highest, asking.priority if self._may_get(asking, needy) else _LOWEST)
-        _, is_for_all = _turn_among(len({each.claimed.namespace for each in order}), turn)
-        return set() if is_for_all and any(each.priority < first.priority for each in waiting) else waiting
+        count = len({each.claimed.namespace for each in order})
+        is_overtaken = any(each.priority < first.priority for each in waiting)
+        return set() if is_overtaken and _is_for_all(count, turn) else waiting
 
     def _is_column_beside(self, claimed: Claimed, columns: AbstractSet[RequestKind]) -> bool:
         """Whether numbers say what a pod asks for, and go on to say what others ask for."""

@@ -32,13 +32,15 @@ def with_spread(
         table: of the nodes in the order of the prices.
         weight: of spread.
     """
+    if prices.step > 1:
+        return None
     codes = codes_of(prices).astype(np.int64)
     allowed = codes != NOT_ALLOWED
     spread = spread_score(pod_class, signature, pod_index, table, allowed)
     if spread is None:
         return prices
     steps = np.where(allowed, (codes & (NO_ROOM - 1)) + weight * spread_cost(spread, allowed), 0)
-    if prices.step > 1 or int(steps.max(initial=0)) > MOST_STEPS:
+    if int(steps.max(initial=0)) > MOST_STEPS:
         return None
     crowded = np.where(allowed, np.where(codes < NO_ROOM, steps, NO_ROOM + steps), NOT_ALLOWED)
     return msgspec.structs.replace(prices, codes=array("H", crowded.astype("<u2").tobytes()))
