@@ -365,12 +365,11 @@ async def test_others_were_faster(
     taken: list[str] = []
 
     async def disturb(request: web.Request, forward: Forward) -> web.StreamResponse:
-        """Between our first and our second write."""
-        answer = await forward(request)
-        if request.method == "PATCH" and request.path.endswith("/resourceclaims/c") and not taken:
+        """Between our first and our second write: that one has not reached the API server yet."""
+        if request.method == "PATCH" and request.path.endswith("/resourceclaims/c/status") and not taken:
             taken.append(theirs)
             await take(scene, theirs, "b" if theirs == "c" else "a", "gpu-0")
-        return answer
+        return await forward(request)
 
     async with proxied(*plane, tmp_path) as proxy:
         proxy.disturbance = disturb
