@@ -43,8 +43,9 @@ from flowcore.rules.devices.allocation.consumable_capacity import (
     consumed_capacity,
     fits_capacity,
 )
-from flowcore.rules.devices.allocation.device_taints import taints_keep_out
+from flowcore.rules.devices.allocation.had_twice import device_had_twice
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex
+from flowcore.rules.devices.allocation.requested_devices import taints_keep_out
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode, reaches
@@ -196,6 +197,64 @@ def test_partitions_share_counters() -> None:
     assert names([*three, far], claim(request()), others=[allocated({"device": "far"})]) == NONE_FIT
     wrong = pool(device("x", consumesCounters=[{"counterSet": "gone", "counters": {}}]))
     assert names([wrong], claim(request())) == Unallocatable("invalid resource pools were encountered")
+
+
+def had_twice(slices: Sequence[Manifest], *results: Manifest) -> list[bool]:
+    """Of claims with one device each, whether other claims have it too."""
+    pools = read_slices(list(slices))
+    allocations = [each.allocation for each in read_claims([allocated(result) for result in results])]
+    everything = AllocatedDevices()
+    for allocation in allocations:
+        assert allocation is not None
+        everything.add(allocation)
+    slices_of = lambda pool_id: [each for each in pools if each.pool_id == pool_id]  # noqa: E731
+    return [device_had_twice(allocation, everything, slices_of) is not None for allocation in allocations if allocation]
+
+
+def test_devices_of_which_claims_have_more_than_there_is() -> None:
+    """Whole ones, capacities of shared ones, and counters; what is had with admin access counts for nobody."""
+    whole = [pool(device("a"), device("b"))]
+    assert had_twice(whole, {"device": "a"}, {"device": "b"}) == [False, False]
+    assert had_twice(whole, {"device": "a"}, {"device": "b"}, {"device": "a"}) == [True, False, True]
+    assert had_twice(whole, {"device": "a"}, {"device": "a", "adminAccess": True}) == [False, False]
+    assert had_twice([], {"device": "a"}, {"device": "a"}) == [True, True]
+    shared = [pool(device("a", allowMultipleAllocations=True, capacity={"memory": {"value": "8"}}))]
+    share = lambda number, memory: {"device": "a", "shareID": f"s{number}", "consumedCapacity": {"memory": memory}}  # noqa: E731
+    assert had_twice(shared, share(1, "3"), share(2, "5")) == [False, False]
+    assert had_twice(shared, share(1, "4"), share(2, "5")) == [True, True]
+    assert had_twice(shared, share(1, "4"), {"device": "a"}) == [True, True]
+    assert had_twice([], share(1, "4"), share(2, "5")) == [False, False], "nobody knows what there is"
+    counters = [{"name": "card", "counters": {"slots": {"value": "2"}}}]
+    needs = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
+    two = {"resourceSliceCount": 2}
+    parts = [device(name, consumesCounters=needs) for name in ("h0", "h1", "h2")]
+    slices = [
+        pool(slice="counters", pool=two, sharedCounters=counters, allNodes=True),
+        pool(*parts, device("x"), slice="devices", pool=two),
+    ]
+    assert had_twice(slices, {"device": "h0"}, {"device": "h1"}, {"device": "x"}) == [False, False, False]
+    three = ({"device": "h0"}, {"device": "h1"}, {"device": "h2"})
+    assert had_twice(slices, *three, {"device": "x"}) == [True, True, True, False]
+    assert had_twice(slices[1:], *three) == [False, False, False], "the pool is not complete"
+
+
+@settings(max_examples=examples(200))
+@given(device_cases())
+def test_what_is_chosen_is_not_had_twice(case: DeviceCase) -> None:
+    """Beside what others have, whatever that is; and it is once two claims have it."""
+    found = solve(case)
+    if isinstance(found, Unallocatable):
+        return
+    slices = read_slices(case.slices)
+    everything = AllocatedDevices.of_claims(read_claims(case.others))
+    for allocation in found:
+        everything.add(allocation)
+    slices_of = lambda pool_id: [each for each in slices if each.pool_id == pool_id]  # noqa: E731
+    assert not any(device_had_twice(allocation, everything, slices_of) for allocation in found)
+    for allocation in found:
+        everything.add(allocation)
+        if any(each.share_id is None and not each.admin_access for each in allocation.devices):
+            assert device_had_twice(allocation, everything, slices_of) is not None
 
 
 def test_counters_of_one_other_node_are_not_looked_at() -> None:

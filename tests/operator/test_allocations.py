@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.device_case import DeviceCase as Case
-from support.fake_cluster.machine import gang, sized
+from support.fake_cluster.machine import asking_for, gang, sized
 from thalweg_operator.reservations.effects import Allocate, Bind
 from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger import backoff
@@ -281,6 +281,100 @@ def test_an_operator_that_ended_between_its_writes() -> None:
     case.settle()
     assert case.api[f"{NAMESPACE}/p"].node_name == "a"
     assert case.devices.claims[OWN] == before
+
+
+@pytest.mark.parametrize("shares", ["", "shared"])
+def test_an_operator_that_ended_while_others_took_the_device(shares: str) -> None:
+    """Its last write came after theirs, and the next operator did not see the order: no pod is bound with the device.
+
+    The claim gets another one.
+    """
+    case = Case(a=1)
+    case.pod("p", shares=shares)
+    case.round()
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    case.answer(Allocate)
+    assert case.device(shares or "p-gpu") == case.device("theirs") == GPU
+    case.start()
+    case.round()
+    assert case.told() == [f"ResourceClaim ns/{shares or 'p-gpu'} has {GPU}, which another claim has too"]
+    case.settle()
+    assert (case.device(shares or "p-gpu"), case.device("theirs")) == (None, GPU)
+    assert not case.api[f"{NAMESPACE}/p"].node_name
+    case.devices.publish_devices("b", 1, later=False)
+    case.pass_time(1)
+    case.show()
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/p"].node_name == "b"
+
+
+def test_an_operator_that_ended_while_others_took_the_device_of_an_extended_resource() -> None:
+    """The claim that it made is deleted, and made anew once a device is free."""
+    case = Case(a=1)
+    pod_class, extended = asking_for(sized(100), 1)
+    case.create_pod("p", "p", pod_class=pod_class, extended=extended, scheduler_name=SCHEDULER_NAME)
+    case.show()
+    case.round()
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    (write,) = (each for each in case.writes if isinstance(each, Allocate))
+    case.devices.allocate(write, 2)
+    case.start()
+    case.wait(2 * IDLE_SECONDS, 1.0)
+    case.devices.follow_pods({"p", "somebody"})
+    case.devices.publish_devices("b", 1, later=False)
+    case.settle()
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/p"].node_name == "b"
+    assert case.device("theirs") == GPU
+
+
+def test_a_device_that_others_gave_away_twice() -> None:
+    """The pod of one of the claims waits, is told once, and tries less and less often until the other claim goes."""
+    case = Case(a=1)
+    for name in ("theirs", "shared"):
+        case.devices.make(NAMESPACE, name, name)
+        case.devices.allocate_elsewhere((NAMESPACE, name), GPU, "somebody" if name == "theirs" else "")
+    case.pod("p", shares="shared")
+    told = list[str]()
+    rounds = 0
+    for _ in range(60):
+        rounds += bool(case.ledger.plannable()) and not is_pausing(case, "p")
+        case.round()
+        told += case.told()
+        case.wait(1, 1.0)
+    assert set(told) == {f"ResourceClaim ns/shared has {GPU}, which another claim has too"}
+    assert rounds < 8
+    assert not case.api[f"{NAMESPACE}/p"].node_name
+    case.devices.remove((NAMESPACE, "theirs"))
+    case.wait(60, 5.0)
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/p"].node_name == "a"
+
+
+def is_pausing(case: Case, name: str) -> bool:
+    pod = case.cluster.waiting[f"{NAMESPACE}/{name}"]
+    return backoff.is_backing_off(case.cluster, case.ledger, pod, case.now)
+
+
+def test_others_take_the_device_while_the_binding_stands_in_line() -> None:
+    """Their write came second. As long as the pod is not bound, the device is left to them."""
+    case = Case(a=1)
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    assert case.kinds() == ["Bind"]
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    case.show()
+    case.settle()
+    assert not case.api[f"{NAMESPACE}/p"].node_name
+    assert (case.device("p-gpu"), case.device("theirs")) == (None, GPU)
 
 
 def test_an_operator_that_ended_and_a_pod_that_cannot_come() -> None:

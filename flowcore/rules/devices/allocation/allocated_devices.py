@@ -56,6 +56,16 @@ class AllocatedDevices:
         """Whether a claim has all of a device."""
         return device in self._whole or (self._beside is not None and self._beside.is_whole(device))
 
+    def is_had_twice(self, device: DeviceId) -> bool:
+        """Whether a claim has all of a device, and another one has it or a share of it."""
+        whole, shares = self.holders(device)
+        return whole > 1 or (whole > 0 and shares > 0)
+
+    def holders(self, device: DeviceId) -> tuple[int, int]:
+        """How many claims have all of a device, and how many a share of it."""
+        whole, shares = (0, 0) if self._beside is None else self._beside.holders(device)
+        return self._whole[device] + whole, self._shares[device] + shares
+
     def has_consumption(self, device: DeviceId) -> bool:
         """Whether something of a device's capacity is taken."""
         return device in self._consumed or (self._beside is not None and self._beside.has_consumption(device))

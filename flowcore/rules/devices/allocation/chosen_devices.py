@@ -12,9 +12,8 @@ from flowcore.model.resource_slices import DeviceId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.attribute_constraints import ConstraintState
 from flowcore.rules.devices.allocation.consumable_capacity import FinerThanStepsError, consumed_capacity, fits_capacity
-from flowcore.rules.devices.allocation.device_taints import taints_keep_out
 from flowcore.rules.devices.allocation.pools import PooledDevice
-from flowcore.rules.devices.allocation.requested_devices import ClaimsUnallocatable, RequestedDevices
+from flowcore.rules.devices.allocation.requested_devices import ClaimsUnallocatable, RequestedDevices, taints_keep_out
 from flowcore.rules.devices.allocation.shared_counters import SharedCounters
 
 

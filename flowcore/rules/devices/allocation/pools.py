@@ -255,6 +255,16 @@ class SliceIndex:
         return _checked(pool_id, slices, [each for each in every if each.name not in reached])
 
 
+def whole_pool(pool_id: PoolId, slices: Collection[ResourceSlice]) -> Pool | None:
+    """All of a pool, whoever reaches it; None: its newest generation is not complete, or contradicts itself."""
+    generation = max((each.generation for each in slices), default=0)
+    newest = [each for each in slices if each.generation == generation]
+    if not newest or len(newest) != newest[0].slice_count:
+        return None
+    pool = _checked(pool_id, newest, ())
+    return pool if pool.is_usable else None
+
+
 def _needed_labels(resource_slice: ResourceSlice) -> set[tuple[str, str]] | None:
     """Labels of which a node that reaches a slice has one, and names of nodes as ``_NAME``; None: nothing says so."""
     if resource_slice.shared_counters:

@@ -1,16 +1,27 @@
 """What the claims of a pod ask for, one entry for each alternative of each request, and whether it can be asked for.
 
-Source: dynamic-resource-allocation structured (Allocate, validateDeviceRequest).
+Taints of devices keep away the requests that do not tolerate them.
+
+Source: dynamic-resource-allocation structured (Allocate, validateDeviceRequest, taintPreventsAllocation),
+resourceclaim/devicetoleration.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flowcore.model.device_gates import ADMIN_ACCESS, CONSUMABLE_CAPACITY
 from flowcore.model.devices import DeviceClass
-from flowcore.model.resource_claims import ALL, EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
+from flowcore.model.resource_claims import (
+    ALL,
+    EXACT_COUNT,
+    ClaimRequest,
+    DeviceRequest,
+    DeviceToleration,
+    ResourceClaim,
+)
+from flowcore.model.resource_slices import KEEPS_OUT, DeviceTaint
 from flowcore.rules.devices.allocation.pools import PooledDevice
 
 _LACKS_AMOUNTS = f"has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"
@@ -104,3 +115,23 @@ def requested_devices(
         raise ClaimsUnallocatable(f"{named}: unsupported count mode {request.mode}")
     number = request.count if request.mode == EXACT_COUNT else 0
     return RequestedDevices(claim, parent, request, device_class, number)
+
+
+def taints_keep_out(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> bool:
+    """Whether one of the taints keeps away a request with these tolerations."""
+    return any(
+        taint.effect in KEEPS_OUT and not any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case _:
+            return False

@@ -10,8 +10,8 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, NodeTable
 from flowcore.model.resource_slices import Device, DeviceId, ResourceSlice
-from flowcore.rules.devices.allocation.device_taints import taints_keep_out
 from flowcore.rules.devices.allocation.pools import Pool, SliceIndex
+from flowcore.rules.devices.allocation.requested_devices import taints_keep_out
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.columns.request_kinds import RequestKind
 from flowcore.rules.devices.device_selectors import DeviceSelectors

@@ -132,7 +132,6 @@ class Ledger:
         optional: bool = False,
         planned: bool = False,
         device_claims: tuple[PlannedClaim, ...] = (),
-        devices_as_of: int = 0,
         volumes: tuple[VolumeChoice, ...] = (),
     ) -> None:
         """Adds a reservation. Whether there is room is not asked.
@@ -142,7 +141,7 @@ class Ledger:
             waiting_group: its atomic group, which waits for victims as a whole.
             optional: whether the group does without it.
             planned: whether the plan in hand places it.
-            device_claims, devices_as_of, volumes: see ``Reservation``.
+            device_claims, volumes: see ``Reservation``.
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
@@ -170,7 +169,6 @@ class Ledger:
             optional,
             generation,
             device_claims=device_claims,
-            devices_as_of=devices_as_of,
             volumes=volumes,
         )
         self.reservations[pod.key] = reservation
@@ -421,8 +419,7 @@ class Ledger:
             asked: False: until the next call there is no plan that changes of the cluster could break.
         """
         self.arrivals.begin_plan()
-        if not any(self.reservations[key].device_claims for key in self.preparing):
-            self.device_claims.forget_taken()
+        self.device_claims.forget_pool_changes()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 

@@ -67,7 +67,6 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         volumes_written: when what we wrote for them was last answered; NEVER: it was not, or is being written again.
         volumes_told: what the pod was last told of the volumes that it waits for.
         device_claims: what the device claims of a pod that we bind have or get there.
-        devices_as_of: generation of the cluster that these were planned for.
         devices_asked_for: writes of these were asked for, and may have been carried out.
         devices_written: all of these writes are done.
         bound_with: names the pods that are bound once all have what they need before; "": it is by itself.
@@ -103,7 +102,6 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     volumes_written: float = NEVER
     volumes_told: str = ""
     device_claims: tuple[PlannedClaim, ...] = ()
-    devices_as_of: int = 0
     devices_asked_for: bool = False
     devices_written: bool = False
     bound_with: str = ""

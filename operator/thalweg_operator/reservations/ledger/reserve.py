@@ -34,14 +34,13 @@ def reserve(
     optional: bool = False,
     planned: bool = False,
     device_claims: tuple[PlannedClaim, ...] = (),
-    devices_as_of: int = 0,
     volumes: tuple[VolumeChoice, ...] = (),
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
     Only amounts, ports and NUMA zones are checked: whether the node object is still the planned one, whether rules
     between pods still hold and whether its devices are free is the caller's to ask (``node_changed_since``, ``drift``,
-    ``DeviceClaimRecords.taken_since``), and whether its volumes are (``volume_steps.needed``). Nobody checks after the
+    ``DeviceClaimRecords.had_twice``), and whether its volumes are (``volume_steps.needed``). Nobody checks after the
     binder, so for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
 
     A pod with victims may have their room, but nobody else gets any of it; it is not to be bound before they have left
@@ -52,7 +51,7 @@ def reserve(
         waiting_group: the atomic group that waits for victims as a whole; "": the pod waits by itself, or not.
         optional: whether the group does without it.
         planned: whether the plan in hand places it.
-        device_claims, devices_as_of, volumes: see ``Reservation``.
+        device_claims, volumes: see ``Reservation``.
     """
     current = cluster.waiting.get(pod.key)
     if current is None or current.uid != pod.uid or current.blocked_reason or current.unsupported_reason:
@@ -61,7 +60,7 @@ def reserve(
     if known is not None:
         if not _confirm(cluster, ledger, known, current, node, owner):
             return False
-        ledger.change(pod.key, device_claims=device_claims, devices_as_of=devices_as_of, volumes=volumes)
+        ledger.change(pod.key, device_claims=device_claims, volumes=volumes)
         return True
     victims = _victims(cluster, ledger, current, node, evictions)
     if victims is None:
@@ -86,7 +85,6 @@ def reserve(
         optional=optional,
         planned=planned,
         device_claims=device_claims,
-        devices_as_of=devices_as_of,
         volumes=volumes,
     )
     return True

@@ -24,6 +24,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight
+from thalweg_operator.reservations.ledger.records.devices.device_claims import has_devices
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
@@ -161,7 +162,6 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         optional=placement.optional,
         planned=True,
         device_claims=placement.device_claims or (),
-        devices_as_of=event.generation,
         volumes=volumes,
     ):
         for key in places:
@@ -177,7 +177,11 @@ def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> 
         return False
     if placement.device_claims is None:
         return placement.waits  # victims have them still; a later round says which ones it gets
-    return not records.taken_since(placement.device_claims, generation, slices=True)
+    if records.pools_changed_since(placement.device_claims, generation):
+        return False
+    # What claims have already, no plan gives back: see ``device_steps.taken``.
+    devices = state.cluster.devices
+    return all(has_devices(devices, claim.key) for claim, _ in records.had_twice(placement.device_claims, devices))
 
 
 def _volumes(

@@ -196,7 +196,7 @@ def object_event(state: State, event: ObjectEvent) -> None:
             else:
                 ledger.round_wanted |= changed
             if store is RESOURCE_CLAIMS:
-                preparing.device_claim_changed(state, key, before, value)
+                preparing.device_claim_changed(state, key, before, store.objects(cluster).get(key))
                 _victim_left(state, state.freed_devices.claim_changed(key, value))
             elif store is RESOURCE_SLICES:
                 ledger.device_claims.slice_changed(key, before, value, cluster.generation)

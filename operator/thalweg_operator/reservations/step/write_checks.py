@@ -118,7 +118,11 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
     reservation = ledger.reservations.get(key)
-    has_all = reservation is None or (has_claims(cluster, reservation) and has_volumes(cluster, write.pod, node))
+    has_all = reservation is None or (
+        has_claims(cluster, reservation)
+        and not any(ledger.device_claims.had_twice(reservation.device_claims, cluster.devices))
+        and has_volumes(cluster, write.pod, node)
+    )
     if reservation is not None and reservation.phase in _HAS_CLAIMS and not has_all:
         return "claims lost"
     gang = cluster.pods.get(key, write.pod).gang  # its controller may make one only now

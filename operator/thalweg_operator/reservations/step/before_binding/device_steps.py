@@ -13,6 +13,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import Allocate
 from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.records.devices.device_claims import has_devices
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.step.before_binding.progress import READY, ClaimsState, Progress
 
@@ -52,7 +53,7 @@ def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> 
     awaits_answer = makes_claim(reservation) and not reservation.devices_written
     if awaits_answer or not has_claims(cluster, reservation):
         return ClaimsState(Progress.PENDING, is_written=False)
-    if ledger.device_claims.taken_since(planned_claims, reservation.devices_as_of, slices=False):
+    if any(ledger.device_claims.had_twice(planned_claims, cluster.devices)):
         return ClaimsState(Progress.TAKEN)
     claims = [cluster.devices.claims[planned.key] for planned in planned_claims]
     failure = next((claim.failure for claim in claims if claim.failure), "")
@@ -62,6 +63,22 @@ def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> 
     if awaited:
         return ClaimsState(Progress.PENDING, f"its devices on {reservation.node} are not ready: {awaited}")
     return READY
+
+
+def taken(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState | None:
+    """What becomes of a pod before its claims are written, if other claims have their devices too; None: none has.
+
+    A claim that has its devices already, by an operator before this one or by others, is given back as far as it is
+    ours. It may not be, or others may use it: so its pod pauses as after a refusal, and is told.
+    """
+    twice = list(ledger.device_claims.had_twice(reservation.device_claims, cluster.devices))
+    if not twice:
+        return None
+    for claim, device in twice:
+        if has_devices(cluster.devices, claim.key):
+            name = "/".join(claim.key)
+            return ClaimsState(Progress.FAILED, f"ResourceClaim {name} has {device}, which another claim has too")
+    return ClaimsState(Progress.TAKEN, is_written=False)
 
 
 def overdue(cluster: Cluster, reservation: Reservation, now: float, timeout: float) -> str:

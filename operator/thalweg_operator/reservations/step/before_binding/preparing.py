@@ -97,9 +97,12 @@ def _ask_for_devices(state: State, reservation: Reservation) -> None:
             return
         if is_kube_schedulers_turn(state, reservation.node):
             return
-        if ledger.device_claims.taken_since(reservation.device_claims, reservation.devices_as_of, slices=False):
-            _give_up(state, reservation, ClaimsState(Progress.TAKEN))
-            return
+    taken = device_steps.taken(state.cluster, ledger, reservation)
+    if taken is not None:
+        # What an operator before this one wrote is given back.
+        _give_up(state, ledger.change(key, devices_asked_for=taken.is_written), taken)
+        return
+    if writes:
         turns.write(key, state.now)
     else:
         turns.leave(reservation.pod, reservation.id)
@@ -180,8 +183,7 @@ def device_claim_changed(
     """The watch shows a device claim; None: it is gone."""
     ledger, records = state.ledger, state.ledger.device_claims
     users = sorted(records.users.get(key, ()))
-    planned = [claim for user in users for claim in ledger.reservations[user].device_claims if claim.key == key]
-    records.claim_changed(before, after, planned, state.cluster.generation)
+    records.claim_changed(before, after)
     for user in users:
         reservation = ledger.reservations.get(user)
         if reservation is None or reservation.phase is not Phase.PREPARING:

@@ -14,7 +14,6 @@ from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim, ReleasingGroup
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.records.devices.device_claims import Releasing
-from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.step.state import State
 
 
@@ -28,7 +27,7 @@ def release_ended(state: State) -> None:
             own = tuple(_ref(claim) for claim in ended.device_claims if claim.group is None)
             if own:
                 release(state, ReleaseClaims(own, ended.pod))
-            pending = tuple(_ref(claim) for claim in ended.device_claims if _is_pending(state, ended, claim))
+            pending = tuple(_ref(claim) for claim in ended.device_claims if _is_pending(state, claim))
             gang = ended.pod.gang
             group = next((claim.group for claim in ended.device_claims if claim.group is not None), None)
             if pending and gang is not None and group is not None:
@@ -39,14 +38,14 @@ def _ref(claim: PlannedClaim) -> ReleasedClaim:
     return ReleasedClaim(claim.namespace, claim.name, claim.uid, is_extended=bool(claim.requests))
 
 
-def _is_pending(state: State, ended: Reservation, planned: PlannedClaim) -> bool:
+def _is_pending(state: State, planned: PlannedClaim) -> bool:
     """Whether a claim is planned for a PodGroup, and not shown to be reserved for that with devices to be used."""
     group, shown = planned.group, state.cluster.devices.claims.get(planned.key)
     if group is None or shown is None or shown.uid != planned.uid:
         return False
     if group.uid not in shown.reserved_for or shown.awaited or shown.failure:
         return True
-    return state.ledger.device_claims.taken_since((planned,), ended.devices_as_of, slices=False)
+    return any(state.ledger.device_claims.had_twice((planned,), state.cluster.devices))
 
 
 def release(state: State, write: ReleaseClaims) -> None:

@@ -1,4 +1,4 @@
-"""Device claims of pods that are on their way to a node by our binding, and who else took devices meanwhile."""
+"""Device claims of pods that are on their way to a node by our binding, and which devices other claims have too."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
-from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.model.pods import Pod
-from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim, ResourceClaim
+from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from flowcore.model.resource_slices import DeviceId, PoolId, ResourceSlice
+from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
+from flowcore.rules.devices.allocation.had_twice import device_had_twice
 from thalweg_operator.reservations.ledger.reservation import Reservation
 
 K = TypeVar("K")
@@ -45,10 +47,11 @@ class DeviceClaimRecords:
         self.ended: list[Reservation] = []
         self.idle_since: dict[ClaimKey, float] = {}
         self.wanted: dict[str, tuple[ClaimKey, ...]] = {}
-        #: Generation of the cluster when others last took something of a device, or a pool changed.
-        self._taken: dict[DeviceId | PoolId, int] = {}
-        #: Slices with counters that their devices share, by pool.
-        self._counted: dict[PoolId, set[str]] = {}
+        #: What claims have, as the watch shows it.
+        self._allocated = AllocatedDevices()
+        #: Generation of the cluster when a slice of a pool last changed, and names of the slices of each pool.
+        self._pool_changes: dict[PoolId, int] = {}
+        self._slices: dict[PoolId, set[str]] = {}
 
     # --- reservations ---
 
@@ -83,29 +86,18 @@ class DeviceClaimRecords:
 
     # --- what others take ---
 
-    def forget_taken(self) -> None:
-        """What was taken before is known to the next plan, and concerns no older one."""
-        self._taken.clear()
+    def forget_pool_changes(self) -> None:
+        """What changed before is known to the next plan."""
+        self._pool_changes.clear()
 
-    def claim_changed(
-        self,
-        before: ResourceClaim | None,
-        after: ResourceClaim | None,
-        planned: Iterable[PlannedClaim],
-        generation: int,
-    ) -> None:
-        """A claim changed.
-
-        Args:
-            planned: what it gets by reservations of ours.
-            generation: of the cluster, with the change.
-        """
+    def claim_changed(self, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        """A claim changed."""
         old = None if before is None else before.allocation
         new = None if after is None else after.allocation
-        if new is None or new == old or any(new.is_like(each.allocation) for each in planned):
-            return
-        for key in self._touched(new):
-            self._taken[key] = generation
+        if old is not None:
+            self._allocated.remove(old)
+        if new is not None:
+            self._allocated.add(new)
 
     def slice_changed(
         self, name: str, before: ResourceSlice | None, after: ResourceSlice | None, generation: int
@@ -113,32 +105,44 @@ class DeviceClaimRecords:
         """A slice came, changed or went: what a plan knew of its pool does not hold any more."""
         for resource_slice in (before, after):
             if resource_slice is not None:
-                self._taken[resource_slice.pool_id] = generation
-        if before is not None and before.shared_counters:
-            _discard(self._counted, before.pool_id, name)
-        if after is not None and after.shared_counters:
-            self._counted.setdefault(after.pool_id, set()).add(name)
+                self._pool_changes[resource_slice.pool_id] = generation
+        if before is not None:
+            _discard(self._slices, before.pool_id, name)
+        if after is not None:
+            self._slices.setdefault(after.pool_id, set()).add(name)
 
-    def taken_since(self, claims: Iterable[PlannedClaim], generation: int, *, slices: bool) -> bool:
-        """Whether after a generation of the cluster others took something of the devices of claims.
+    def pools_changed_since(self, claims: Iterable[PlannedClaim], generation: int) -> bool:
+        """Whether a pool of the devices of claims changed after a generation of the cluster."""
+        pools = {PoolId(each.device.driver, each.device.pool) for claim in claims for each in claim.allocation.devices}
+        return any(self._pool_changes.get(pool, 0) > generation for pool in pools)
 
-        Args:
-            slices: whether it counts too that a pool of theirs changed.
+    def had_twice(
+        self, claims: Iterable[PlannedClaim], objects: DeviceObjects
+    ) -> Iterator[tuple[PlannedClaim, DeviceId]]:
+        """Those of a pod's claims that have, or are to get, devices that other claims have too, as the watch shows.
+
+        What was planned, and by whom, does not count: also an operator that has just started knows it.
         """
-        for claim in claims:
-            for key in self._touched(claim.allocation, pools=slices):
-                if self._taken.get(key, 0) > generation:
-                    return True
-        return False
+        planned = {claim.key: claim for claim in claims}  # a pod may name one twice
+        if not planned:
+            return
+        allocated = AllocatedDevices(self._allocated)
+        for key, claim in planned.items():
+            if not has_devices(objects, key):
+                allocated.add(claim.allocation)
+        for claim in planned.values():
+            device = device_had_twice(claim.allocation, allocated, lambda pool: self._slices_of(pool, objects))
+            if device is not None:
+                yield claim, device
 
-    def _touched(self, allocation: ClaimAllocation, *, pools: bool = False) -> Iterator[DeviceId | PoolId]:
-        """What an allocation takes of: its devices, and pools where one device leaves less to others."""
-        for device in allocation.devices:
-            if not device.admin_access:
-                yield device.device
-            pool = PoolId(device.device.driver, device.device.pool)
-            if pools or pool in self._counted:
-                yield pool
+    def _slices_of(self, pool: PoolId, objects: DeviceObjects) -> list[ResourceSlice]:
+        return [objects.slices[name] for name in sorted(self._slices.get(pool, ()))]
+
+
+def has_devices(objects: DeviceObjects, key: ClaimKey) -> bool:
+    """Whether the watch shows that a claim has its devices."""
+    claim = objects.claims.get(key)
+    return claim is not None and claim.allocation is not None
 
 
 def _discard(keys: dict[K, set[str]], key: K, name: str) -> None:
