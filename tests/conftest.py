@@ -88,6 +88,14 @@ def _is_slow_tier(config: pytest.Config) -> bool:
     return "slow" in chosen and "not slow" not in chosen
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The default tier does not import a folder of slow tests that nobody named."""
+    if collection_path.parent != Path(__file__).parent or collection_path.name not in _SLOW:
+        return None
+    named = any(collection_path.name in Path(argument).parts for argument in config.args)
+    return True if "not slow" in config.option.markexpr.split(" and ") and not named else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Before the processes start: what they print is not shown."""
