@@ -302,11 +302,10 @@ def test_a_node_is_uncordoned_for_a_pod_whose_like_gets_the_room(asked: str) -> 
 
 def test_a_number_that_no_plan_has_proven_is_at_most() -> None:
     """A search that must end before it knows the least number says so: others take the first 8 nodes."""
-    pods = [one(f"n-{at:02}", "4", kind="Job", owner="m" if at == 9 else "n") for at in range(18)]
+    pods = [one(f"n-{at:02}", "4", kind="Job", owner="n") for at in range(18)]
     scenario = scenario_of([node("a"), *pods])
     plan = plan_scenario(scenario, NOW)
     middle = plan.result.unplaced[8].pod.key
-    assert middle == "default/n-09"
     (added,) = find_fixes(scenario, plan, [middle], CONTEXT, budget_plans=2)
     assert added.text.startswith("Add at most ")
     with applied(scenario, added.change, CONTEXT):

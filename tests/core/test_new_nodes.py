@@ -248,6 +248,24 @@ def test_who_else_gets_the_room() -> None:
     assert fix.text == "Add 3 nodes like a: 2 pods of replicaset/default/urgent get a node too, nobody loses a place."
 
 
+@pytest.mark.parametrize(("asked", "count"), [("w0", 1), ("w1", 2), ("w2", 3)])
+def test_the_nodes_place_the_very_pod(asked: str, count: int) -> None:
+    """Of equal pods the first one gets the first new node: why of another one counts nodes until it has one, too."""
+    scenario = scenario_of([node("a"), full("a"), *(pod(f"w{at}", cpu="4") for at in range(3))])
+    fixes = answer_why(scenario, WhyQuery(f"default/{asked}"), CONTEXT).fixes
+    assert additions(fixes) == [(count, "a")]
+    assert f"default/{asked}" in what_if(scenario, count, "a").placed
+    (text,) = [fix.text for fix in fixes if additions([fix])]
+    assert (
+        text
+        == {
+            "w0": "Add a node like a: nobody loses a place.",
+            "w1": "Add 2 nodes like a: default/w0 gets a node too, nobody loses a place.",
+            "w2": "Add 3 nodes like a: 2 pods of replicaset/default/web get a node too, nobody loses a place.",
+        }[asked]
+    )
+
+
 # -- drawn clusters ----------------------------------------------------------------------------------------------------
 
 

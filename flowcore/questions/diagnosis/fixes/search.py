@@ -57,8 +57,8 @@ _MAX_UNCORDONED, _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 1, 5, 4, 2,
 _ENOUGH = 3
 #: Most plans for a lowest priority.
 _MAX_BISECTIONS = 2
-#: Changes that concern no pod: equal pods gain by them alike.
-_OF_NODES = (AddNodes, MovePod, RemoveTaint, Uncordon)
+#: Changes that concern no pod, and of which no larger number is offered: equal pods gain by them alike.
+_OF_NODES = (MovePod, RemoveTaint, Uncordon)
 #: Codes of pods that wait for other pods, not for room or for a rule of their own.
 _BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
 
@@ -199,9 +199,8 @@ class _Search:
         return nodes_needed(self._replanning, offer, worth, every=len(self._keys), before=before)
 
     def _placed(self, outcome: PlanDifference) -> int:
-        """How many of the pods get a node, or pods like a lone one: which of them does is chance."""
-        alike = len(self._alike) - outcome.left([pod.key for pod in self._alike])
-        return max(len(self._keys) - self._left(outcome), min(len(self._keys), alike))
+        """How many of the pods get a node."""
+        return len(self._keys) - self._left(outcome)
 
     def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of the pods that would leave for it."""
