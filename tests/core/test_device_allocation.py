@@ -43,7 +43,7 @@ from flowcore.rules.devices.allocation.consumable_capacity import (
     consumed_capacity,
     fits_capacity,
 )
-from flowcore.rules.devices.allocation.had_twice import device_had_twice
+from flowcore.rules.devices.allocation.had_twice import PoolAmounts, device_had_twice
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex
 from flowcore.rules.devices.allocation.requested_devices import taints_keep_out
 from flowcore.rules.devices.cel import CelProblem
@@ -207,8 +207,10 @@ def had_twice(slices: Sequence[Manifest], *results: Manifest) -> list[bool]:
     for allocation in allocations:
         assert allocation is not None
         everything.add(allocation)
-    slices_of = lambda pool_id: [each for each in pools if each.pool_id == pool_id]  # noqa: E731
-    return [device_had_twice(allocation, everything, slices_of) is not None for allocation in allocations if allocation]
+    amounts_of = lambda pool_id: PoolAmounts.of(pool_id, [each for each in pools if each.pool_id == pool_id])  # noqa: E731
+    return [
+        device_had_twice(allocation, everything, amounts_of) is not None for allocation in allocations if allocation
+    ]
 
 
 def test_devices_of_which_claims_have_more_than_there_is() -> None:
@@ -249,12 +251,12 @@ def test_what_is_chosen_is_not_had_twice(case: DeviceCase) -> None:
     everything = AllocatedDevices.of_claims(read_claims(case.others))
     for allocation in found:
         everything.add(allocation)
-    slices_of = lambda pool_id: [each for each in slices if each.pool_id == pool_id]  # noqa: E731
-    assert not any(device_had_twice(allocation, everything, slices_of) for allocation in found)
+    amounts_of = lambda pool_id: PoolAmounts.of(pool_id, [each for each in slices if each.pool_id == pool_id])  # noqa: E731
+    assert not any(device_had_twice(allocation, everything, amounts_of) for allocation in found)
     for allocation in found:
         everything.add(allocation)
         if any(each.share_id is None and not each.admin_access for each in allocation.devices):
-            assert device_had_twice(allocation, everything, slices_of) is not None
+            assert device_had_twice(allocation, everything, amounts_of) is not None
 
 
 def test_counters_of_one_other_node_are_not_looked_at() -> None:

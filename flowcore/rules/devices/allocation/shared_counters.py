@@ -32,11 +32,6 @@ class SharedCounters:
             left[counter] -= amount
         return True
 
-    def is_overdrawn(self, pooled: PooledDevice) -> bool:
-        """Whether devices that are allocated take more than there is of a counter that a device needs."""
-        left = self._left_of(pooled.pool)
-        return any(left[counter] < 0 for counter in _needs(pooled))
-
     def release(self, pooled: PooledDevice) -> None:
         """Gives back what was taken for a device."""
         left = self._left_of(pooled.pool)

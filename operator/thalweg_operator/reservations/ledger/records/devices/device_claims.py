@@ -12,7 +12,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from flowcore.model.resource_slices import DeviceId, PoolId, ResourceSlice
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
-from flowcore.rules.devices.allocation.had_twice import device_had_twice
+from flowcore.rules.devices.allocation.had_twice import PoolAmounts, device_had_twice
 from thalweg_operator.reservations.ledger.reservation import Reservation
 
 K = TypeVar("K")
@@ -52,6 +52,8 @@ class DeviceClaimRecords:
         #: Generation of the cluster when a slice of a pool last changed, and names of the slices of each pool.
         self._pool_changes: dict[PoolId, int] = {}
         self._slices: dict[PoolId, set[str]] = {}
+        #: What pools have that several claims may take of, as far as it was asked for since their last change.
+        self._amounts: dict[PoolId, PoolAmounts] = {}
 
     # --- reservations ---
 
@@ -106,6 +108,7 @@ class DeviceClaimRecords:
         for resource_slice in (before, after):
             if resource_slice is not None:
                 self._pool_changes[resource_slice.pool_id] = generation
+                self._amounts.pop(resource_slice.pool_id, None)
         if before is not None:
             _discard(self._slices, before.pool_id, name)
         if after is not None:
@@ -131,12 +134,15 @@ class DeviceClaimRecords:
             if not has_devices(objects, key):
                 allocated.add(claim.allocation)
         for claim in planned.values():
-            device = device_had_twice(claim.allocation, allocated, lambda pool: self._slices_of(pool, objects))
+            device = device_had_twice(claim.allocation, allocated, lambda pool: self._amounts_of(pool, objects))
             if device is not None:
                 yield claim, device
 
-    def _slices_of(self, pool: PoolId, objects: DeviceObjects) -> list[ResourceSlice]:
-        return [objects.slices[name] for name in sorted(self._slices.get(pool, ()))]
+    def _amounts_of(self, pool: PoolId, objects: DeviceObjects) -> PoolAmounts:
+        if pool not in self._amounts:
+            slices = [objects.slices[name] for name in sorted(self._slices.get(pool, ()))]
+            self._amounts[pool] = PoolAmounts.of(pool, slices)
+        return self._amounts[pool]
 
 
 def has_devices(objects: DeviceObjects, key: ClaimKey) -> bool:
