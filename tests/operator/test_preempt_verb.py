@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.fake_cluster.steered import SteeredCluster
+from support.fake_cluster.steered import CLASS, SteeredCluster
 from thalweg_extender.answers import to_preempt
 from thalweg_extender.wire import MetaPod, MetaVictims
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -97,3 +97,16 @@ def test_pods_that_no_policy_governs_preempt_as_ever() -> None:
     world.pod(scheduler_name="default-scheduler")
     world.show()
     assert preempted(world) == {"b": ["somebody"]}
+
+
+@pytest.mark.parametrize("preemptors", [1, 2])
+def test_who_preempted_gets_its_node_before_our_watch_shows_that_the_victim_left(preemptors: int) -> None:
+    """Kept from the node that it is nominated for, kube-scheduler would evict another pod on another node."""
+    world = SteeredCluster(selects={"podSelector": {"matchLabels": {"app": "other"}}})
+    for number in range(3):
+        world.pod(f"old-{number}", f"u-{number}", node_name="a", usage=CLASS.requests)
+    for number in range(preemptors):
+        world.pod(f"p-{number}", f"u-p-{number}", scheduler_name="default-scheduler", nominated_node="a")
+    world.show()
+    world.remove_pod("ns/old-0")
+    assert world.schedule("ns/p-0")[1] == ["a"]

@@ -100,14 +100,16 @@ def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list
 
     kube-scheduler cannot know of bindings of ours that its watch has not shown it yet, nor of nominations that are
     being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
-    ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
-    between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself. It knows
-    nothing of NUMA zones, and must not choose devices where the binder does.
+    ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Where we
+    have nothing under way, kube-scheduler knows best: its watch may have shown it that a victim left before ours does,
+    and it preempts elsewhere for a pod that is kept from its nominated node. Rules between pods are weighed against the
+    binder's pods alone: kube-scheduler checks nominated ones itself. It knows nothing of NUMA zones, and must not
+    choose devices where the binder does.
     """
     cluster, ledger = state.cluster, state.ledger
     sent_nodes = ledger.in_flight.nodes
     near = [node for node in nodes if node in sent_nodes or node in ledger.by_node]
-    full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, is_sent=node in sent_nodes)]
+    full = [node for node in near if _is_kept_off(cluster, ledger, pod, node, is_sent=node in sent_nodes)]
     if pod.pod_class.numa is not None:
         zoneless = state.numa_zones.nodes_without_zone(pod, nodes).difference(full)
         full += [node for node in nodes if node in zoneless]
@@ -117,21 +119,22 @@ def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 
 
-def _fits_beside(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, is_sent: bool) -> bool:
+def _is_kept_off(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, is_sent: bool) -> bool:
+    """Whether what is on its way to a node leaves no room for a pod there."""
+    reservations = [ledger.reservations[key] for key in ledger.by_node.get(node, ())]
+    yielding = [held for held in reservations if _yields(ledger, held, pod)]
+    if not is_sent and all(held.owner is Owner.OTHERS or held in yielding for held in reservations):
+        return False
     passing = _passing(ledger, node, pod.key) if is_sent else ()
-    if fits_now(cluster, pod, node, passing):
+    return not fits_now(cluster, pod, node, passing, [held.pod for held in yielding])
+
+
+def _yields(ledger: Ledger, held: Reservation, pod: Pod) -> bool:
+    """Whether a reservation does not count for a pod: it is its own, or a nomination of a lower priority."""
+    if held.pod.key == pod.key:
         return True
-    yielding = [
-        reservation.pod
-        for reservation in (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
-        if reservation.pod.key == pod.key
-        or (
-            reservation.owner is not Owner.BINDER
-            and reservation.pod.pod_class.priority < pod.pod_class.priority
-            and not ledger.in_flight.is_let_through(reservation.pod.key)
-        )
-    ]
-    return bool(yielding) and fits_now(cluster, pod, node, passing, yielding)
+    is_nomination = held.owner is not Owner.BINDER and not ledger.in_flight.is_let_through(held.pod.key)
+    return is_nomination and held.pod.pod_class.priority < pod.pod_class.priority
 
 
 def _passing(ledger: Ledger, node: str, besides: str = "") -> list[Pod]:
