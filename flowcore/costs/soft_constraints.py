@@ -39,12 +39,10 @@ class SpreadTurns:
     Attributes:
         alike_nodes: K of the nodes.
         weight: of spread.
-        initial_cost: int64[K], what spread costs there as the round begins: the arcs have it.
     """
 
     alike_nodes: AlikeNodes
     weight: int
-    initial_cost: Int64s
 
     def cost(self) -> Int64s:
         """int64[G]: what spread costs now for a node of each kind."""
@@ -101,7 +99,6 @@ class SoftConstraintCosts:
         return SpreadTurns(
             AlikeNodes(nodes, self._spread, self._soft_constraints.spread_counters, set(increments), counts),
             self._weights.spread,
-            self.initial_cost[nodes],
         )
 
     def added_cost(self, counts: DomainCounts) -> Int64s:

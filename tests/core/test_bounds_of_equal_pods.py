@@ -1,6 +1,7 @@
 """Bounds of pods that count for the same, as they are before a result says no more than the cost of its plan."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.all_plans import all_plans
@@ -9,13 +10,18 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
+from flowcore.costs.model import Float64s
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
-from flowcore.model.pod_index import CONTROLLER, PodSignature
+from flowcore.model.pod_index import CONTROLLER, PodIndex, PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ZONE
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
+from flowcore.planning.problem.bounds.tangents import Tangents
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
@@ -133,3 +139,27 @@ def test_replicas_that_are_even_are_certified_at_once() -> None:
     result = run_round(snapshot(nodes, pending), steps=1)
     assert len(result.placements) == len(pending)
     assert result.certified
+
+
+def test_replica_sets_whose_pods_take_and_pay_the_same_are_bounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which pods a spread counts is all that tells most of them apart, also where some of those run."""
+    nodes = [node(f"n{at}", labels=((ZONE, f"z{at % 3}"),)) for at in range(9)]
+    kinds = [PodSignature("default", ((CONTROLLER, f"r{at}"),)) for at in range(40)]
+    crowd = [pod(f"p{at}", 500 + at // 60 * 100, kind=kinds[at // 3]) for at in range(120)]
+    problem = problem_of(
+        snapshot(nodes, crowd, pod_index=PodIndex.of([("n0", kinds[0]), ("n1", kinds[39])])), two_policies()
+    )
+    assert len(problem.demands) == 40
+    paid: list[Demand] = []
+    before = Tangents.paid_by
+
+    def paid_by(tangents: Tangents, demand: Demand) -> Float64s:
+        paid.append(demand)
+        return before(tangents, demand)
+
+    monkeypatch.setattr(Tangents, "paid_by", paid_by)
+    bound = lower_bound(problem.cost_matrix)
+    assert len(paid) == 2
+    monkeypatch.setattr(CostMatrix, "kinds", property(lambda matrix: range(len(matrix.demands))))
+    assert 0 < lower_bound(CostMatrix(problem.demands, problem.start)) == bound
+    assert len(paid) == 42

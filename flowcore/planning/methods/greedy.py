@@ -54,6 +54,7 @@ def greedy(
     """
     commits: list[Commit] = []
     candidates: dict[int, CandidateNodes] = {}
+    own_costs: dict[int, OwnCosts] = {}
     entries = [(demand, count) for demand, count in order if count > 0]
     while entries:
         before = len(commits)
@@ -62,7 +63,13 @@ def greedy(
             candidate = candidates.get(demand)
             if candidate is None:
                 candidate = candidates[demand] = CandidateNodes(
-                    cost_matrix, demand, capacity, shadow_prices, packed=packed, wait_prices=wait_prices.get(demand)
+                    cost_matrix,
+                    demand,
+                    capacity,
+                    shadow_prices,
+                    own_costs,
+                    packed=packed,
+                    wait_prices=wait_prices.get(demand),
                 )
             placed, may_retry = candidate.place(count)
             commits += placed
@@ -70,6 +77,33 @@ def greedy(
                 retries[demand] = retries.get(demand, 0) + may_retry
         entries = list(retries.items()) if len(commits) > before else []
     return commits
+
+
+class OwnCosts:
+    """What the next pod of a kind of demands costs on each node beside what it prefers of others; infinite: no room."""
+
+    def __init__(
+        self, demand: Demand, least_arc: Int64s, capacity: FreeCapacity, resource_cost: Float64s | None
+    ) -> None:
+        self._demand, self._capacity = demand, capacity
+        self._arc = least_arc.astype(np.float64)
+        for part in demand.claims.parts:
+            self._arc += part.begun
+        if resource_cost is not None:
+            self._arc += resource_cost
+        self._cost = np.where(demand.counts > 0, self._arc + demand.first_increase, np.inf)
+        self._seen_changes = 0
+
+    def now(self) -> Float64s:
+        """float64[N]; each call returns the same array, updated."""
+        demand, capacity = self._demand, self._capacity
+        if self._seen_changes != capacity.changes:
+            nodes = np.nonzero(capacity.is_changed(self._seen_changes))[0]
+            nodes = nodes[demand.counts[nodes] > 0]
+            self._seen_changes = capacity.changes
+            cost = self._arc[nodes] + capacity.next_increase_at(demand, nodes)
+            self._cost[nodes] = np.where(capacity.has_room_at(demand, nodes), cost, np.inf)
+        return self._cost
 
 
 class CandidateNodes:
@@ -84,10 +118,12 @@ class CandidateNodes:
         index: int,
         capacity: FreeCapacity,
         shadow_prices: Float64s | None,
+        own_costs: dict[int, OwnCosts],
         *,
         packed: bool = False,
         wait_prices: Int64s | None = None,
     ) -> None:
+        """The nodes for one of the demands; ``own_costs``: known ones, by kind (``CostMatrix.kinds``)."""
         #: Prices of its pods in turn, if they wait where that is cheaper; and how many are placed.
         self._wait_prices, self._placed = wait_prices, 0
         self._index = index
@@ -96,24 +132,27 @@ class CandidateNodes:
         self._packed = packed and bool(self._demand.constraints.blocks)
         self._requested = self._demand.requests > 0
         self._resource_cost: Float64s | None = None
-        #: float64[N], what the next pod costs on each node, infinite where there is no room; after how many commits.
-        self._next_cost, self._seen_changes = cost_matrix.first_pod_cost_of(index), 0
         if shadow_prices is not None:
             self._resource_cost = shadow_prices[:, self._requested] @ self._demand.requests[self._requested]
-            self._next_cost = self._next_cost + self._resource_cost
         #: What its preferences among the pods of the round add to the cost of each node, and what they had read then.
         self._soft_costs = self._demand.soft_costs(capacity.snapshot)
         self._soft_cost: Int64s | None = None
         self._soft_cost_version: tuple[int, ...] = ()
-        #: Whether spread is all that decides beside room and cost.
-        self._only_spreads = (
-            self._soft_costs is not None
-            and self._soft_costs.only_spreads
-            and not self._demand.constraints.constrained
-            and wait_prices is None
-        )
         #: What the rules read when the demand's last pod found no node; None: it found one.
         self._version_when_stuck: tuple[int, ...] | None = None
+        #: If spread is all that decides beside room and cost; demands of a kind share them.
+        self._own_costs: OwnCosts | None = None
+        only_spreads = self._soft_costs is not None and self._soft_costs.only_spreads
+        if only_spreads and not self._demand.constraints.constrained and wait_prices is None:
+            kind = cost_matrix.kinds[index]
+            if kind not in own_costs:
+                own_costs[kind] = OwnCosts(self._demand, cost_matrix.least_arcs[index], capacity, self._resource_cost)
+            self._own_costs = own_costs[kind]
+            return
+        #: float64[N], what the next pod costs on each node, infinite where there is no room; after how many commits.
+        self._next_cost, self._seen_changes = cost_matrix.first_pod_cost_of(index), 0
+        if self._resource_cost is not None:
+            self._next_cost = self._next_cost + self._resource_cost
 
     def place(self, count: int) -> tuple[list[Commit], int]:
         """Commits at most ``count`` pods; and how many of the others may find a node after later placements."""
@@ -137,8 +176,8 @@ class CandidateNodes:
             not constraints.may_unblock or self._version_when_stuck == domain_counts.version(constraints.reads)
         ):
             return []
-        if self._only_spreads:
-            return self._place_in_turns(count)
+        if self._own_costs is not None:
+            return self._place_in_turns(count, self._own_costs)
         sequence: list[tuple[int, int]] = []
         remaining = count
         # Preferences change with each pod; where there are very many, a handful of pods sees the same.
@@ -176,15 +215,14 @@ class CandidateNodes:
             self._placed += sum(pods for _, pods in placed)
         return sequence
 
-    def _place_in_turns(self, count: int) -> list[tuple[int, int]]:
+    def _place_in_turns(self, count: int, own_costs: OwnCosts) -> list[tuple[int, int]]:
         """Commits at most ``count`` pods of a demand that only spreads, one by one: kinds of nodes are compared."""
         demand, capacity, soft_costs = self._demand, self._capacity, self._soft_costs
         assert soft_costs is not None  # noqa: S101 - it spreads
-        self._refresh()
-        cost = self._next_cost if self._soft_cost is None else self._next_cost - self._soft_cost
+        cost = own_costs.now()
         turns = soft_costs.turns(capacity.domain_counts, demand.constraints.increments, count, cost)
         alike, nodes = turns.alike_nodes, turns.alike_nodes.nodes
-        heaps = CheapestOfKinds(cost[nodes] - turns.initial_cost, alike.kinds)
+        heaps = CheapestOfKinds(cost[nodes], alike.kinds)
         by_amounts = demand.group.pod_class.fits_by_amounts
         sequence: list[tuple[int, int]] = []
         #: Nodes whose pods are not committed yet, and places of all that the next pod costs more than is known.
@@ -199,10 +237,7 @@ class CandidateNodes:
                 self._commit_each(chosen)
                 chosen.clear()
                 places = np.array(sorted(risen), dtype=np.int64)
-                here = nodes[places]
-                now = self._own_cost(here) + capacity.next_increase_at(demand, here)
-                now = np.where(capacity.has_room_at(demand, here), now, np.inf)
-                heaps.price(places, now - turns.initial_cost[places])
+                heaps.price(places, own_costs.now()[nodes[places]])
                 risen.clear()
             elif by_amounts or capacity.place(demand, node, 1):
                 sequence.append((node, 1))

@@ -41,17 +41,22 @@ class MergedDemand:
             return cls(tuple(members), first, first.requests.astype(np.float64), float(pods[members[0]]))
         chosen = [demands[index] for index in members]
         weights = pods[list(members)]
-        usable = np.array([demand.counts > 0 for demand in chosen])
-        weighed = weights[:, np.newaxis] * usable
-        arcs = (weighed * np.array([demand.arc for demand in chosen])).sum(axis=0)
+        counts = first.counts
+        weighed, arcs = np.zeros(len(counts)), np.zeros(len(counts))
+        # One after the other: all at once would be a matrix of demands and nodes.
+        for demand, weight in zip(chosen, weights.tolist(), strict=True):
+            usable = weight * (demand.counts > 0)
+            weighed += usable
+            arcs += usable * demand.arc
+            counts = counts if demand.counts is counts else np.maximum(counts, demand.counts)
         return cls(
             tuple(members),
             replace(
                 first,
                 size=np.average([demand.size for demand in chosen], axis=0, weights=weights),
                 allowed=np.logical_or.reduce([demand.allowed for demand in chosen]),
-                counts=np.max([demand.counts for demand in chosen], axis=0),
-                arc=np.rint(arcs / np.maximum(weighed.sum(axis=0), 1.0)).astype(np.int64),
+                counts=counts,
+                arc=np.rint(arcs / np.maximum(weighed, 1.0)).astype(np.int64),
             ),
             np.average([demand.requests for demand in chosen], axis=0, weights=weights),
             float(weights.sum()),

@@ -16,7 +16,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
-from flowcore.planning.methods.greedy import CandidateNodes, greedy
+from flowcore.planning.methods.greedy import CandidateNodes, OwnCosts, greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
@@ -89,6 +89,7 @@ class _Run:
         self._table = _Table(cost_matrix, local, capacity)
         self._row_of = {index: row for row, index in enumerate(local)}
         self._others: dict[int, CandidateNodes] = {}
+        self._own_costs: dict[int, OwnCosts] = {}
         #: Demands that found no node: what their rules read then; None: no placement opens one to them.
         self._stuck: dict[int, tuple[int, ...] | None] = {}
         #: Demands to which a later placement may open a node, in the order in which pods of theirs found none.
@@ -164,7 +165,9 @@ class _Run:
         """A pod of a demand about which the table does not know everything."""
         if demand not in self._others:
             wait_prices = self._wait_prices.get(demand)
-            self._others[demand] = CandidateNodes(self._matrix, demand, self._capacity, None, wait_prices=wait_prices)
+            self._others[demand] = CandidateNodes(
+                self._matrix, demand, self._capacity, None, self._own_costs, wait_prices=wait_prices
+            )
         placed, may_retry = self._others[demand].place(1)
         self.commits += placed
         if may_retry:

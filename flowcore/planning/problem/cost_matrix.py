@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
+from flowcore.planning.problem.bounds.least_arc import least_arc
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.demands.equal_arrays import EqualArrays
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
@@ -49,6 +51,26 @@ class CostMatrix:
             return capacities_of(rules, lambda counter: counter.initial, demand.counts, demand.count, raising)
 
         return [of(demand) for demand in self.demands]
+
+    @cached_property
+    def least_arcs(self) -> list[Int64s]:
+        """Of each demand, see ``least_arc``; equal ones are one array."""
+        equal = EqualArrays()
+        return [equal.first(least_arc(demand, self.capacity.snapshot)) for demand in self.demands]
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """int[C]: the first demand whose pods take and pay the same on each node, but for what they prefer of others.
+
+        Rules between pods are no part of it.
+        """
+        first: dict[Hashable, int] = {}
+        return [
+            first.setdefault(
+                (demand.group.pod_class, demand.potential, demand.size.tobytes(), id(demand.counts), id(arc)), number
+            )
+            for number, (demand, arc) in enumerate(zip(self.demands, self.least_arcs, strict=True))
+        ]
 
     @cached_property
     def most(self) -> list[Int64s]:

@@ -9,16 +9,23 @@ numbers. Costs are whole too, so no plan costs less than the bound rounded up.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
-from flowcore.planning.problem.bounds.least_arc import least_arc
-from flowcore.planning.problem.bounds.least_cost import SharedLimit, cheapest_plan, least_cost, shared_limits
+from flowcore.planning.problem.bounds.least_cost import (
+    SharedLimit,
+    cheapest_places,
+    least_cost,
+    plan_cost,
+    shared_limits,
+)
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -44,7 +51,7 @@ def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = 
     Args:
         atomic_groups: see ``lower_bound``.
     """
-    demands, snapshot = cost_matrix.demands, cost_matrix.capacity.snapshot
+    demands = cost_matrix.demands
     increases: dict[int, Int64s] = {}
     rounding = 0
     for potential, alike in _alike(demands).items():
@@ -59,11 +66,13 @@ def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = 
                 increases[id(demand)] = np.floor(paid_at_least).astype(np.int64)
     total = 0
     paid: list[int] = []
-    for demand in demands:
-        first_cost = least_arc(demand, snapshot) + increases[id(demand)]
-        cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
-        paid.append(cheapest)
-        total += int(np.minimum(demand.prices, cheapest).sum())
+    cheapest: dict[int, int] = {}
+    for demand, arc, kind in zip(demands, cost_matrix.least_arcs, cost_matrix.kinds, strict=True):
+        if kind not in cheapest:
+            first_cost = arc + increases[id(demand)]
+            cheapest[kind] = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
+        paid.append(cheapest[kind])
+        total += int(np.minimum(demand.prices, cheapest[kind]).sum())
     total += sum(_atomic_group_surcharge(unit, demands, paid, 1) for unit in atomic_groups)
     return max(0, total - rounding)
 
@@ -137,20 +146,28 @@ def lower_bound(
     rows = shared_limits(demands)
     in_rows = {number for row in rows for number in row.demands}
     shared: dict[int, _Priced] = {}
-    for index, demand in enumerate(demands):
-        increase = (
-            residents.least_increase(demand) if residents is not None else tangents[demand.potential].paid_by(demand)
-        )
-        cost = least_arc(demand, cost_matrix.capacity.snapshot) + increase
-        for resource, price in priced:
-            if demand.requests[resource]:
-                cost += price * float(demand.requests[resource])
-        whole, prices = scale.down(np.minimum(cost, float(demand.prices[0]) + 1)), demand.prices * scale.parts
-        paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
-        least = _least_of(demand, whole, prices, raising)
+    known: dict[int, _Paid] = {}
+    most = Counter[int]()
+    for demand, kind in zip(demands, cost_matrix.kinds, strict=True):
+        most[kind] = max(most[kind], demand.count)
+    for index, (demand, kind) in enumerate(zip(demands, cost_matrix.kinds, strict=True)):
+        if kind not in known:
+            increase = (
+                residents.least_increase(demand)
+                if residents is not None
+                else tangents[demand.potential].paid_by(demand)
+            )
+            cost = cost_matrix.least_arcs[index] + increase
+            for resource, price in priced:
+                if demand.requests[resource]:
+                    cost += price * float(demand.requests[resource])
+            known[kind] = _Paid(scale.down(cost), demand.counts, most[kind])
+        costs, prices = known[kind], demand.prices * scale.parts
+        paid.append(min(costs.cheapest, int(prices[0]) + scale.parts))
+        least = _least_of(demand, costs, prices, raising)
         total += least
         if index in in_rows:
-            shared[index] = _Priced(demand, whole, prices, least)
+            shared[index] = _Priced(demand, costs, prices, least)
         as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
     total += sum(_gained_by(row, shared, raising) for row in rows)
     # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
@@ -187,20 +204,47 @@ class _Scale:
         return floors
 
 
-def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
+@dataclass(frozen=True, eq=False)
+class _Paid:
+    """What a pod of a kind pays at least on each node.
+
+    Attributes:
+        cost: int64[N].
+        counts: int64[N], how many of the pods each node has room for.
+        most: pods of a demand of the kind at most.
+    """
+
+    cost: Int64s
+    counts: Int64s
+    most: int
+
+    @cached_property
+    def cheapest(self) -> int:
+        """What a pod pays on the cheapest node with room."""
+        return int(self.cost[self.counts > 0].min(initial=2**_BITS))
+
+    @cached_property
+    def places(self) -> Int64s:
+        """int64[most] or fewer, rising: what the cheapest places cost."""
+        return cheapest_places(self.cost, self.counts, self.most)
+
+
+def _least_of(demand: Demand, paid: _Paid, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
     """What all pods of a demand pay at least, where its own rules bind them.
 
     Args:
-        cost: int64[N], what a pod pays on each node; prices: int64[pods], what it pays if it stays out.
+        prices: int64[pods], what a pod pays if it stays out.
         raising: see ``pods_by_counter``.
     """
     constraints, pods = demand.constraints, demand.count
     if not constraints.constrained:
-        return int(cheapest_plan(cost, demand.counts, prices))
+        return int(plan_cost(paid.places, prices))
 
     def capacities(below: int) -> DomainCapacities:
         return capacities_of(constraints, lambda counter: counter.initial, demand.counts, pods, raising, below)
 
+    # No pod pays more than a unit beyond what it does by staying out: sums do not overflow.
+    cost = np.minimum(paid.cost, int(prices[0]) + 2**_FINENESS)
     return int(least_cost(cost, demand.counts, prices, capacities)[0])
 
 
@@ -209,7 +253,7 @@ class _Priced:
     """A demand of a row, with the arguments of ``_least_of`` and its result."""
 
     demand: Demand
-    cost: Int64s
+    paid: _Paid
     prices: Int64s
     least: int
 
@@ -221,11 +265,12 @@ def _gained_by(row: SharedLimit, priced: Mapping[int, _Priced], raising: Mapping
     not come would save, if all nodes cost as much as the cheapest.
     """
     members = [priced[number] for number in row.demands]
-    saved = np.concatenate([each.prices - each.cost[each.demand.counts > 0].min(initial=2**_BITS) for each in members])
+    saved = np.concatenate([each.prices - each.paid.cheapest for each in members])
     price = int(np.sort(saved)[::-1][row.most])
     if price <= 0:
         return 0
-    paid = sum(_least_of(each.demand, each.cost + price, each.prices, raising) for each in members)
+    dearer = [(each, replace(each.paid, cost=each.paid.cost + price)) for each in members]
+    paid = sum(_least_of(each.demand, costs, each.prices, raising) for each, costs in dearer)
     return max(0, paid - price * row.most - sum(each.least for each in members))
 
 

@@ -49,13 +49,18 @@ def least_cost(
     return best, best_below
 
 
-def cheapest_plan(cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s) -> float:
-    """``least_cost`` of a demand without rules: the dearest pods to leave take the cheapest places."""
-    nodes, pods = np.nonzero(fit_counts > 0)[0], len(prices)
+def cheapest_places(cost: Int64s, fit_counts: Int64s, pods: int) -> Int64s:
+    """What the cheapest places for so many pods cost, rising; arguments as for ``least_cost``."""
+    nodes = np.nonzero(fit_counts > 0)[0]
     if len(nodes) > pods:
         nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
     nodes = nodes[np.argsort(cost[nodes], kind="stable")]
-    places = np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
+    return np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
+
+
+def plan_cost(places: Int64s, prices: Int64s) -> float:
+    """``least_cost`` of a demand without rules: the dearest pods to leave take the cheapest places."""
+    places = places[: len(prices)]
     return _sum(np.minimum(prices[: len(places)], places)) + _sum(prices[len(places) :])
 
 

@@ -140,8 +140,8 @@ def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, dema
         start: the load as the round begins.
     """
     taken, pods = start.taken.copy(order="K"), start.pods.copy()
-    for demand in demands:
-        most = np.minimum(demand.counts, demand.count)
+    for demand, times in _equal(demands):
+        most = np.minimum(demand.counts, demand.count) * times
         for column, counted in enumerate(demand.counted[:3].tolist()):
             if counted:
                 taken[:, column] += most * counted
@@ -158,13 +158,21 @@ def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, dema
     return Load(start.table, start.capacity, taken, start.pods_allowed, pods)
 
 
+def _equal(demands: Sequence[Demand]) -> list[tuple[Demand, int]]:
+    """Demands that take the same of each node, once, and how often."""
+    times: dict[tuple[int, int, bytes], list[Demand]] = {}
+    for demand in demands:
+        times.setdefault((id(demand.counts), demand.count, demand.size.tobytes()), []).append(demand)
+    return [(each[0], len(each)) for each in times.values()]
+
+
 def _most_pods(demands: Sequence[Demand], free: Int64s) -> Int64s:
     """int64[N]: no node gets more pods of the demands than this, whatever the plan.
 
     More of several demands may fit than of any by itself: each may be held back by another resource, or by its ports.
     """
     least = np.min([demand.requests for demand in demands], axis=0)
-    pods = np.sum([np.minimum(demand.counts, demand.count) for demand in demands], axis=0)
+    pods = sum(np.minimum(demand.counts, demand.count) * times for demand, times in _equal(demands))
     most: Int64s = np.minimum(pods, count_fitting(least, free))
     return most
 

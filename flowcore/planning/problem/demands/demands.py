@@ -24,6 +24,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.volumes import are_exclusive
 from flowcore.planning.problem.demands.charging import Charge, not_charged
+from flowcore.planning.problem.demands.equal_arrays import EqualArrays
 from flowcore.planning.problem.demands.placement_prices import loads_of, price_group, price_placements
 from flowcore.rules.filters import round_invariant_fits
 from flowcore.rules.filters.registry import PORTS
@@ -246,11 +247,12 @@ def demands_of(
         counted_amounts(group.pod_class, group.foreseen, policies[group.policy].cost.utilisation) for group in groups
     ]
     charge(())
+    equal = EqualArrays()
     allowed, counts = [], []
     for pod_group in groups:
         nodes = round_invariant_fits(pod_group.pod_class, pod_group.signature, snapshot, cache.run_filter)
-        allowed.append(nodes)
-        counts.append(_counts(pod_group, nodes, snapshot, cache))
+        allowed.append(equal.first(nodes))
+        counts.append(equal.first(_counts(pod_group, nodes, snapshot, cache)))
         charge(pod_group.pods)
     placeable = [bool(each.any()) for each in counts]
     # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
