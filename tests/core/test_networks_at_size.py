@@ -208,7 +208,7 @@ def planned(state: Snapshot, model: NetworkCostModel | None = None) -> RoundResu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "kinds", "count"), [(200, 30, 420), (1000, 50, 4000)])
+@pytest.mark.parametrize(("nodes", "kinds", "count"), [(200, 30, 420), (200, 50, 800), (1000, 50, 4000)])
 def test_minimums_and_gains_on_many_nodes(nodes: int, kinds: int, count: int) -> None:
     """Not refused, within all bounds, and near to what is proven."""
     state = large_cluster(nodes, kinds, count)
@@ -256,4 +256,6 @@ def test_running_pods_on_many_nodes() -> None:
     alone = {placement.node for placement in result.placements if _kind(placement.pod) % 5}
     by_rack = [[each.name for each in state.table.nodes if dict(each.labels)["rack"] == f"r{at}"] for at in range(10)]
     assert all(name in runs | alone for names in by_rack for name in names[::3])
-    assert len(result.placements) > 2000
+    # Of the room there is, not of pods: the price of waiting counts size, so a large pod is worth several small ones.
+    placed = sum(dict(each.pod.pod_class.requests)["cpu"] for each in result.placements)
+    assert placed > 0.85 * (state.allocatable - state.used)[:, state.resources.index("cpu")].sum()

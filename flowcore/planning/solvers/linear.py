@@ -61,6 +61,8 @@ class LinearSolution:
 def solve_lp(program: LinearProgram) -> LinearSolution | None:
     """The optimum in fractions, with duals; None where the solver found none."""
     solver = ModelSolverHelper("glop")
+    # Its last check counts in absolute numbers: where costs are in the millions it rejects the optimum that it found.
+    solver.set_solver_specific_parameters("change_status_to_imprecise:false")
     solver.solve(_load(program, integer=False))
     if solver.status() != SolveStatus.OPTIMAL:
         return None
