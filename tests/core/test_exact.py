@@ -1,4 +1,4 @@
-"""Pods whose rules only forbid, decided exactly where they are few: held against all plans that there are."""
+"""Pods whose rules limit domains, decided exactly where they are few: held against all plans that there are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
 from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -304,11 +304,11 @@ def test_gangs_whose_pods_rules_bind() -> None:
     assert GANGS.worth(run_round(GANGS.crowd, GANGS.policies, steps=3)) < GANGS.worth(result)
 
 
-def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
+def test_pods_that_must_be_near_others_stay_where_filling_has_them() -> None:
     """The program does not know such rules; what it decides leaves them in force."""
-    spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, app("cache")),))
-    kind = PodSignature("default", (("app", "cache"),), constraints=spread)
-    cache = tuple(pod(f"cache{at}", 100, policy="shop", kind=kind, priority=100) for at in range(5))
+    near = InterPodConstraints(affinity=(AffinityTerm(ZONE, app("cache"), ("default",)),))
+    kind = PodSignature("default", (("app", "cache"),), constraints=near)
+    cache = tuple(pod(f"cache{at}", 40, policy="shop", kind=kind, priority=100) for at in range(5))
     nodes = tuple((zone, cpu + 200) for zone, cpu in RING.nodes)
     crowd = replace(RING, nodes=nodes).crowd
     crowd = replace(snapshot(crowd.table.nodes, (*crowd.pending, *cache)), gangs={})
@@ -316,7 +316,6 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
     def where(result: RoundResult) -> dict[str, str]:
         return {each.pod.uid: each.node for each in result.placements if each.pod.uid.startswith("cache")}
 
-    # Later there is a flow, which does know such rules.
     plans = [run_round(crowd, RING.policies, steps=steps) for steps in range(1, 16)]
     decided = next(at for at, plan in enumerate(plans) if plan.method == "rules by CP-SAT")
     result = plans[decided]

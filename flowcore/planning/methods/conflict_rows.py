@@ -1,19 +1,23 @@
-"""Rules that only forbid, as rows of a program in whole numbers: anti-affinity and the caps of policies' constraints.
+"""Limits of nodes and domains as rows of a program in whole numbers: ports, anti-affinity, spread, caps of policies.
 
-Where pods may all be together by such rules, so may any part of them, in any order: each placement of the program's
-answer is allowed at its turn. What a rule asks of a class holds for every domain in which it has pods, so a 0/1 column
-says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none is needed.
+Where pods may all be together by rules that only forbid, so may any part of them, in any order: each placement of the
+program's answer is allowed at its turn. Where a spread holds in the end, there is an order in which it always does, if
+it counts only pods that it binds. What a rule asks of a class holds for every domain in which it has pods, so a 0/1
+column says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
+from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.planning.methods.assignment_program import Pairs
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -21,6 +25,7 @@ from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.spread import Spread
 
 
 @dataclass(slots=True, eq=False)
@@ -28,21 +33,26 @@ class _ConflictClass:
     """Classes with the same limits that raise the same counters: whether one of them is somewhere says it for all.
 
     Attributes:
+        limits: how many pods each counter may count in a domain in which they have pods.
+        skews: by how many pods more than in the emptiest domain.
         columns: int64[K], their columns of the program.
         indicators: for domains of a topology that were asked about, the 0/1 column of each.
     """
 
     limits: dict[DomainCounter, int]
+    skews: dict[DomainCounter, Spread]
     columns: Int64s
     indicators: dict[Domains, dict[int, int]] = field(default_factory=dict)
 
 
 class _Rows:
-    """Rows and 0/1 columns that come to a program."""
+    """Rows and columns that come to a program."""
 
     def __init__(self, program: LinearProgram, pairs: Pairs) -> None:
         self._program, self._pairs = program, pairs
-        self.indicators: list[Int64s] = []
+        #: Of each further column the most, and what it is where the columns of the pairs are known.
+        self._most: list[float] = []
+        self._values: list[Callable[[Float64s], float]] = []
         self._upper: list[float] = []
         self._entries: list[tuple[Int64s, Float64s]] = []
 
@@ -51,21 +61,37 @@ class _Rows:
         self._entries.append((np.asarray(columns, dtype=np.int64), np.asarray(coefficients, dtype=np.float64)))
         self._upper.append(upper)
 
+    def add_column(self, most: float, value: Callable[[Float64s], float]) -> int:
+        """A column of a whole number from 0 to ``most``; ``value``: what it is, by the columns of the pairs."""
+        self._most.append(most)
+        self._values.append(value)
+        return len(self._program.costs) + len(self._most) - 1
+
+    def pods(self, columns: Int64s) -> float:
+        """The most pods that some columns of pairs stand for."""
+        return float(self._pairs.max_pods[columns].sum())
+
     def indicator_columns(self, conflict_class: _ConflictClass, domains: Domains) -> dict[int, int]:
         """The columns that say in which domains classes have any pods, with the rows that make them so."""
         columns_of = conflict_class.indicators.get(domains)
         if columns_of is None:
             columns_of = conflict_class.indicators[domains] = {}
             for domain, columns in self.by_domain(conflict_class.columns, domains).items():
-                columns_of[domain] = len(self._program.costs) + len(self.indicators)
-                self.indicators.append(columns)
-                self.add(
-                    [*columns, columns_of[domain]], [*np.ones(len(columns)), -self._pairs.max_pods[columns].sum()], 0.0
-                )
+                columns_of[domain] = self.add_column(1.0, partial(_is_any, columns))
+                self.add([*columns, columns_of[domain]], [*np.ones(len(columns)), -self.pods(columns)], 0.0)
         return columns_of
+
+    def counted(self, incrementers: Sequence[_ConflictClass], counter: DomainCounter) -> dict[int, Int64s]:
+        """Columns of classes by the domain in which a counter counts their pods."""
+        if not incrementers:
+            return {}
+        columns = np.sort(np.concatenate([each.columns for each in incrementers]))
+        return self.by_domain(columns[counter.counted_nodes[self._pairs.places[columns]]], counter.domains)
 
     def by_domain(self, columns: Int64s, domains: Domains) -> dict[int, Int64s]:
         """Columns by the domain that their nodes are in; those in none left out."""
+        if not len(columns):
+            return {}
         codes = domains.codes[self._pairs.places[columns]]
         order = np.argsort(codes, kind="stable")
         codes, columns = codes[order], columns[order]
@@ -79,12 +105,12 @@ class _Rows:
 
     def program(self) -> LinearProgram:
         """The program with them."""
-        old, count = self._program, len(self.indicators)
+        old, count = self._program, len(self._most)
         numbers = np.repeat(np.arange(len(self._entries)), [len(columns) for columns, _ in self._entries])
         return replace(
             old,
             costs=np.concatenate([old.costs, np.zeros(count)]),
-            variable_upper=np.concatenate([old.variable_upper, np.ones(count)]),
+            variable_upper=np.concatenate([old.variable_upper, np.array(self._most)]),
             row_lower=np.concatenate([old.row_lower, np.full(len(self._upper), -np.inf)]),
             row_upper=np.concatenate([old.row_upper, np.array(self._upper)]),
             rows=np.concatenate([old.rows, len(old.row_upper) + numbers]),
@@ -92,10 +118,14 @@ class _Rows:
             coefficients=np.concatenate([old.coefficients, *(each for _, each in self._entries)]),
         )
 
+    def with_values(self, values: Float64s) -> Float64s:
+        """Values of the columns before, and those of the further columns that follow from them."""
+        return np.concatenate([values, [value(values) for value in self._values]])
+
 
 def with_conflict_rows(
     program: LinearProgram, pairs: Pairs, demands: Sequence[Demand], capacity: FreeCapacity
-) -> tuple[LinearProgram, list[Int64s]]:
+) -> tuple[LinearProgram, Callable[[Float64s], Float64s]]:
     """A placing program with what its classes may not do together.
 
     Args:
@@ -104,17 +134,23 @@ def with_conflict_rows(
         capacity: with all pods whose place is not decided.
 
     Returns:
-        The program, with 0/1 columns after its own, and for each of those the pairs that it speaks of: it is 1 where
-        any of them has pods.
+        The program, with columns after its own, and what adds their values to those of its own.
     """
     rows = _Rows(program, pairs)
+    _add_ports(rows, pairs, demands)
     reading, incrementing = _readers_and_incrementers(pairs, demands)
+    for counter, readers in reading.items():
+        bound = [each for each in readers if counter in each.skews]
+        for skew in {each.skews[counter].max_skew: each.skews[counter] for each in bound}.values():
+            alike = [each for each in bound if each.skews[counter].max_skew == skew.max_skew]
+            _add_spread(rows, skew, alike, incrementing.get(counter, []), capacity)
+    reading = {counter: [each for each in readers if counter in each.limits] for counter, readers in reading.items()}
     exclude: dict[Domains, list[tuple[_ConflictClass, _ConflictClass]]] = {}
     for counter, readers in reading.items():
         incrementers = incrementing.get(counter, [])
         if not incrementers:
             continue
-        pods = rows.by_domain(np.sort(np.concatenate([each.columns for each in incrementers])), counter.domains)
+        pods = rows.counted(incrementers, counter)
         counts = capacity.domain_counts.of(counter)
         limits = {each.limits.get(counter) for each in incrementers}
         most = limits.pop()
@@ -122,7 +158,7 @@ def with_conflict_rows(
             # All that are counted are bound alike: who else is there does not matter.
             for domain, columns in pods.items():
                 slack = int(remaining(most, counts[domain]))
-                if pairs.max_pods[columns].sum() > slack:
+                if rows.pods(columns) > slack:
                     rows.add(columns, np.ones(len(columns)), slack)
             conflicting = [each for each in readers if each not in incrementers]
         else:
@@ -136,7 +172,7 @@ def with_conflict_rows(
             for domain, opened in rows.indicator_columns(reader, counter.domains).items():
                 columns = pods.get(domain, np.zeros(0, dtype=np.int64))
                 slack = int(remaining(reader.limits[counter], counts[domain]))
-                over = float(pairs.max_pods[columns].sum()) - slack
+                over = rows.pods(columns) - slack
                 if over > 0:
                     rows.add([*columns, opened], [*np.ones(len(columns)), over], slack + over)
     for domains, couples in exclude.items():
@@ -146,7 +182,60 @@ def with_conflict_rows(
                 here = [opened[domain] for opened in opened_of if domain in opened]
                 if len(here) > 1:
                     rows.add(here, np.ones(len(here)), 1.0)
-    return rows.program(), rows.indicators
+    return rows.program(), rows.with_values
+
+
+def _add_ports(rows: _Rows, pairs: Pairs, demands: Sequence[Demand]) -> None:
+    """A node gives each host port once; a port of every address counts beside those of single ones."""
+    held: dict[HostPort, list[int]] = {}
+    for index in np.unique(pairs.classes).tolist():
+        for port in demands[index].group.pod_class.host_ports:
+            held.setdefault(port, []).append(index)
+    for port, classes in held.items():
+        everywhere = held.get(msgspec.structs.replace(port, ip=ANY_ADDRESS), [])
+        holders = np.nonzero(np.isin(pairs.classes, [*classes, *everywhere]))[0]
+        for node in np.unique(pairs.places[holders]).tolist():
+            columns = holders[pairs.places[holders] == node]
+            if len(columns) > 1:
+                rows.add(columns, np.ones(len(columns)), 1.0)
+
+
+def _add_spread(
+    rows: _Rows,
+    skew: Spread,
+    readers: Sequence[_ConflictClass],
+    incrementers: Sequence[_ConflictClass],
+    capacity: FreeCapacity,
+) -> None:
+    """Where ``readers`` have pods, ``incrementers`` have at most so many more as in the emptiest domain."""
+    counter, counts = skew.counter, capacity.domain_counts.of(skew.counter)
+    pods = rows.counted(incrementers, counter)
+    inside = [(pods.get(domain, np.zeros(0, dtype=np.int64)), int(counts[domain])) for domain in skew.eligible_domains]
+    emptiest = rows.add_column(
+        min(before + rows.pods(columns) for columns, before in inside),
+        lambda values: min(before + float(values[columns].sum()) for columns, before in inside),
+    )
+    for columns, before in inside:
+        rows.add([emptiest, *columns], [1.0, *-np.ones(len(columns))], before)
+    is_alike = all(each in readers for each in incrementers)
+    lowest = skew.global_minimum(counts)
+    for reader in readers:
+        opened_of = rows.by_domain(reader.columns, counter.domains)
+        for domain in opened_of:
+            columns, slack = pods.get(domain, np.zeros(0, dtype=np.int64)), skew.max_skew - int(counts[domain])
+            over = rows.pods(columns) - slack
+            row, coefficients = [*columns, emptiest], [*np.ones(len(columns)), -1.0]
+            if is_alike and lowest + slack >= 0:
+                # With no pods more the domain has few enough: what the rule asks of it holds anyway.
+                rows.add(row, coefficients, slack)
+            elif over > 0:
+                opened = rows.indicator_columns(reader, counter.domains)[domain]
+                rows.add([*row, opened], [*coefficients, over], slack + over)
+
+
+def _is_any(columns: Int64s, values: Float64s) -> float:
+    """1 where any of these columns is above 0."""
+    return float(values[columns].any())
 
 
 def _readers_and_incrementers(
@@ -154,18 +243,30 @@ def _readers_and_incrementers(
 ) -> tuple[dict[DomainCounter, list[_ConflictClass]], dict[DomainCounter, list[_ConflictClass]]]:
     """Who is bound by each counter, and who raises it."""
     present = np.unique(pairs.classes).tolist()
-    limits = {index: demands[index].constraints.limits for index in present}
-    read = {counter for each in limits.values() for counter in each}
+    limits, skews = dict[int, dict[DomainCounter, int]](), dict[int, dict[DomainCounter, Spread]]()
+    for index in present:
+        constraints = demands[index].constraints
+        limits[index], skews[index] = dict(constraints.limits), {}
+        for spread in constraints.spreads:
+            if spread.fixed_minimum is None:
+                known = skews[index].get(spread.counter, spread)
+                skews[index][spread.counter] = min(known, spread, key=lambda each: each.max_skew)
+            else:
+                most = spread.fixed_minimum + spread.max_skew
+                limits[index][spread.counter] = min(most, limits[index].get(spread.counter, most))
+    read = {counter for index in present for counter in (*limits[index], *skews[index])}
     by_limits: dict[object, list[int]] = {}
     for index in present:
         feeds = frozenset(counter for counter in demands[index].constraints.increments if counter in read)
-        if feeds or limits[index]:
-            by_limits.setdefault((feeds, frozenset(limits[index].items())), []).append(index)
+        if feeds or limits[index] or skews[index]:
+            bound = frozenset((counter, each.max_skew) for counter, each in skews[index].items())
+            by_limits.setdefault((feeds, frozenset(limits[index].items()), bound), []).append(index)
     reading: dict[DomainCounter, list[_ConflictClass]] = {}
     incrementing: dict[DomainCounter, list[_ConflictClass]] = {}
     for members in by_limits.values():
-        conflict_class = _ConflictClass(limits[members[0]], np.nonzero(np.isin(pairs.classes, members))[0])
-        for counter in conflict_class.limits:
+        first, columns = members[0], np.nonzero(np.isin(pairs.classes, members))[0]
+        conflict_class = _ConflictClass(limits[first], skews[first], columns)
+        for counter in dict.fromkeys((*conflict_class.limits, *conflict_class.skews)):
             reading.setdefault(counter, []).append(conflict_class)
         for counter in demands[members[0]].constraints.increments:
             if counter in read:

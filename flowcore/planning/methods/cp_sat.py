@@ -1,7 +1,7 @@
-"""Atomic groups, and pods with constraints that only forbid, decided exactly: one integer program for CP-SAT.
+"""Atomic groups, and pods with host ports or with constraints that limit domains, decided exactly by CP-SAT.
 
-The program leaves out what a node costs beyond its first pod. So its answer is a proposal like any other: it is placed
-for real and kept if the cost of the round falls.
+It is one integer program, which leaves out what a node costs beyond its first pod. So its answer is a proposal like any
+other: it is placed for real and kept if the cost of the round falls.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def solve_exact(
 ) -> Candidate | None:
     """A candidate that seems better than a known one, completed with all that fits; None if none does.
 
-    Pods with host ports, or with constraints that do more than forbid, stay where the known candidate has them, and
-    groups with such pods stay admitted or not. Groups that must be in one domain keep theirs, or stay out. Those that
+    Pods that are ``Problem.immovable`` stay where the known candidate has them, and groups with such pods stay admitted
+    or not. Groups that must be in one domain keep theirs, or stay out. Those that
     prefer domains keep theirs, or go to any nodes.
 
     Args:
@@ -106,7 +106,7 @@ def solve_exact(
         extra[commit.demand] -= commit.count
     extra[immovable] = 0  # all of their pods stay
     supply = problem.required[undecided].sum(axis=0) + np.array([len(prices) for prices in free]) + extra
-    counts = np.array([capacity.max_pods(demand) for demand in demands]) * subproblem.nodes
+    counts = np.array([_most_pods(capacity, demand) for demand in demands]) * subproblem.nodes
     counts = np.minimum(counts, supply[:, np.newaxis])
     who, where = np.nonzero(counts)
     if not len(who) or len(who) + int(undecided.sum()) > _MOST_COLUMNS:
@@ -125,11 +125,10 @@ def solve_exact(
     left = np.maximum(capacity.free[subproblem.nodes], 0).astype(np.float64)
     program = assignment_program(inside, requests, left, runs, bundles, extra.astype(np.float64))
     columns = len(program.costs)
-    program, pairs_of_indicators = with_conflict_rows(program, pairs, demands, capacity)
+    program, with_values = with_conflict_rows(program, pairs, demands, capacity)
     if len(program.costs) > _MOST_COLUMNS:
         return None
-    hint = _hint(candidate, problem, free, who, where, runs, undecided)
-    hint = np.concatenate([hint, [float(hint[pairs].any()) for pairs in pairs_of_indicators]])
+    hint = with_values(_hint(candidate, problem, free, who, where, runs, undecided))
     solution = solve_mip(program, deterministic_time=work, seed=seed, hint=hint)
     if solution is None or program.costs @ solution.values >= program.costs @ hint:
         return None
@@ -186,10 +185,13 @@ def solve_without_preferences(
 
 
 def worth_solving(problem: Problem, candidate: Candidate) -> bool:
-    """Whether a candidate without groups leaves constrained pods pending that another candidate might place.
+    """Whether a candidate without groups leaves pods pending that another candidate might place.
 
-    If the constraints of a demand let in no more of its pods than are placed, no other candidate places more.
+    If the constraints of a demand let in no more of its pods than are placed, no other candidate places more. Where no
+    constraint and no port is in the way, ``packing`` decides.
     """
+    if not (problem.not_packable & ~problem.immovable).any():
+        return False
     if sum(np.count_nonzero(demand.counts) for demand in problem.demands) > _MOST_PAIRS:
         return False
     remaining = unplaced_counts(candidate.commits, problem.demands)
@@ -198,8 +200,19 @@ def worth_solving(problem: Problem, candidate: Candidate) -> bool:
         and not problem.immovable[index]
         and demand.count - remaining[index] < demand.constraints.max_placeable(demand.counts)
         for index, demand in enumerate(problem.demands)
-        if demand.constraints.constrained
     )
+
+
+def _most_pods(capacity: FreeCapacity, demand: Demand) -> Int64s:
+    """int64[N]: how many pods of a demand each node takes at most, whatever else is placed."""
+    rules = demand.constraints
+    if not rules.spreads:
+        return capacity.max_pods(demand)
+    # A spread may allow more once others are placed.
+    most = np.where(capacity.domain_counts.blocked(rules), 0, capacity.fit_counts(demand))
+    for spread in rules.spreads:
+        most[~spread.counter.domains.labelled] = 0
+    return most
 
 
 def _may_be_placed(group_of: Int64s, admitted: Bools) -> Bools:
@@ -237,10 +250,19 @@ def _place_all(
 ) -> list[Commit]:
     used = pods > 0
     arcs = list(zip(who[used].tolist(), where[used].tolist(), pods[used].tolist(), strict=True))
-    fits = capacity.place_all(demands, who[used], where[used], pods[used])
-    commits = []
-    for (demand, node, count), whole in zip(arcs, fits.tolist(), strict=True):
-        taken = count if whole else capacity.place(demands[demand], node, count)
-        if taken:
-            commits.append(Commit(demand, node, taken))
+    fits = capacity.place_all(demands, who[used], where[used], pods[used]).tolist()
+    commits = [Commit(*arc) for arc, whole in zip(arcs, fits, strict=True) if whole]
+    waiting = [arc for arc, whole in zip(arcs, fits, strict=True) if not whole]
+    progress = True
+    while progress:
+        # Each pod that spreads lets more of its like into the other domains.
+        progress, left = False, []
+        for demand, node, count in waiting:
+            taken = capacity.place(demands[demand], node, count)
+            if taken:
+                commits.append(Commit(demand, node, taken))
+                progress = True
+            if taken < count:
+                left.append((demand, node, count - taken))
+        waiting = left
     return commits

@@ -11,7 +11,7 @@ METHODS: Final[Mapping[str, str]] = {
     "one by one": "beside fill, where a pod takes little time; in the order of prices if pods are left",
     "by turns": "in place of one by one, where that takes long or shares came before it",
     "rules first": "pods with rules are left, among at most 3,000 pods",
-    "rules by CP-SAT": "pods with rules are left, few enough for an integer program",
+    "rules by CP-SAT": "pods are left of a round with rules or host ports, few enough for an integer program",
     "packing": "pods without rules are left, few enough for an integer program",
     "flow": "always, unless the plan is close to its bound; last where room is short",
     "shares": "first, for over 3,000 pods of one priority; pods without rules are left, after fill for so many",

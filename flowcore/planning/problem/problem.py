@@ -202,20 +202,17 @@ class Problem:
     def immovable(self) -> Bools:
         """bool[C]: demands whose pods stay where they are while an integer program decides the rest.
 
-        Those with ports, devices or volumes, with constraints that do more than forbid, or whose pods allow others a
-        node.
+        Those with devices or volumes, with constraints that do more than limit the pods of a domain, or whose pods
+        others must be near.
         """
-        unblocking = {
-            counter
-            for demand in self.demands
-            for counter in (*demand.constraints.affinity, *(spread.counter for spread in demand.constraints.spreads))
-        }
-        forbids_only = [
-            demand.constraints.only_forbids and unblocking.isdisjoint(demand.constraints.increments)
+        wanted = {counter for demand in self.demands for counter in demand.constraints.affinity}
+        stays = [
+            demand.takes_devices_or_volumes
+            or not demand.constraints.fits_flow
+            or not wanted.isdisjoint(demand.constraints.increments)
             for demand in self.demands
         ]
-        alone = [each.is_more_than_amounts for each in self.demands]
-        return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(alone, dtype=np.bool_))
+        return self.not_packable & np.array(stays, dtype=np.bool_)
 
     def domains(self, key: str) -> Domains:
         """The domains of a topology key."""

@@ -184,7 +184,7 @@ class Portfolio:
             yield from self._solve_with_penalties()
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
-        if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
+        if self._unplaced_of(problem.cost_matrix.placeable) and not any(problem.must_place):
             yield from self._solve_exact()
         yield from self._pack(unconstrained & packable(problem))
         if not self._is_scarce:
@@ -360,7 +360,7 @@ class Portfolio:
             self.bound = max(self.bound, bound)
 
     def _solve_exact(self) -> Generator[None, None, None]:
-        """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
+        """If pods with ports or constraints that limit domains are few, CP-SAT decides them with all others."""
         if self._runs("rules by CP-SAT") and worth_solving(self._problem, self.best):
             subproblem = Subproblem.all(self._problem)
             solution = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)

@@ -108,7 +108,13 @@ class Demand:
     @property
     def is_more_than_amounts(self) -> bool:
         """Whether its pods take more of a node than amounts: host ports, devices, disks, volumes that others want."""
-        return self.excludes_its_like or self.group.pod_class.contends_for_volumes
+        return bool(self.group.pod_class.host_ports) or self.takes_devices_or_volumes
+
+    @property
+    def takes_devices_or_volumes(self) -> bool:
+        """Whether its pods take devices, unshared disks, or volumes that others want."""
+        pod_class = self.group.pod_class
+        return pod_class.devices is not None or are_exclusive(pod_class.volumes) or pod_class.contends_for_volumes
 
     @property
     def is_placed_alone(self) -> bool:

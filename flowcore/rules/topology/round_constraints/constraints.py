@@ -127,13 +127,8 @@ class TopologyConstraints:
         return self.constrained or self.soft_constraints is not None
 
     @property
-    def only_forbids(self) -> bool:
-        """Whether its rules do nothing but forbid nodes."""
-        return not (self.affinity or self.spreads or self.soft_constraints)
-
-    @property
     def fits_flow(self) -> bool:
-        """Whether flows place its pods: what its rules ask is, or nearly is, that domains have capacities."""
+        """Whether programs place its pods: what its rules ask is, or nearly is, that domains have capacities."""
         return not (self.affinity or self.soft_constraints)
 
     @property
