@@ -108,6 +108,21 @@ def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
     assert by_pod(done.stdout)["placements"] == {"default/p": "a"}
 
 
+def test_a_composite_pod_group_is_not_said_to_be_without_effect(tmp_path: Path) -> None:
+    """Pods below it wait: plans depend on it, but do not read it yet."""
+    composite = named("CompositePodGroup", "all", "scheduling.k8s.io/v1alpha3")
+    ignored = "1 CompositePodGroup object ignored, such as CompositePodGroup shop/all"
+    said = f"{ignored}: Thalweg does not plan this kind yet, and pods below one wait"
+    done = run([composite, node("a"), pod("p")], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == [said]
+    others = [named("Secret", "s"), {"kind": "Odd"}]
+    done = run([composite, *others, node("a"), pod("p")], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == [
+        said,
+        "2 kinds ignored, since plans do not depend on them: Odd (1), Secret (1)",
+    ]
+
+
 # -- what is not read --------------------------------------------------------------------------------------------------
 
 

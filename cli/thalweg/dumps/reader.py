@@ -18,6 +18,7 @@ from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.reading.missing_objects import unknown_namespace
 from flowcore.questions.scenario.reading.moment import Times, moment_text
 from flowcore.questions.scenario.reading.objects import (
+    COMPOSITE,
     WORKLOADS,
     ObjectReader,
     api_group,
@@ -238,13 +239,14 @@ class _Reader:
         self._unread.clear()
 
     def skip_warnings(self) -> Iterator[str]:
-        """One sentence about objects that plans do not depend on; none where there are none."""
+        """One sentence about objects that plans do not depend on, and one about those for which pods wait."""
         kinds = sorted(self._skipped.items())
-        if len(kinds) == 1:
-            ((kind, count),) = kinds
+        of_effect = [each for each in kinds if each[0] == COMPOSITE]
+        kinds = [each for each in kinds if each[0] != COMPOSITE]
+        for kind, count in of_effect + (kinds if len(kinds) == 1 else []):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
             yield f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}"
-        elif kinds:
+        if len(kinds) > 1:
             listed = ", ".join(f"{kind} ({count:,})" for kind, count in kinds)
             why = "; of workloads only existing pods are planned" if WORKLOADS & self._skipped.keys() else ""
             yield f"{len(kinds)} kinds ignored, since plans do not depend on them: {listed}{why}"

@@ -71,6 +71,9 @@ _PARENTS = {kind.kind: kind for kind in PARENTS}
 #: Kinds whose controllers create pods, and that plans do not read.
 WORKLOADS = frozenset(("CronJob", "DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"))
 
+#: The alpha kind that PodGroups may belong to: model/gang_spec.py has what their pods are told.
+COMPOSITE = "CompositePodGroup"
+
 
 def json_type(value: Any) -> str:
     """The JSON type of a value, for messages."""
@@ -90,6 +93,8 @@ def unread_kind(item: dict[str, Any]) -> str:
 
 def why_ignored(kind: str) -> str:
     """Why objects of a kind are ignored."""
+    if kind == COMPOSITE:
+        return "Thalweg does not plan this kind yet, and pods below one wait"
     return "only existing pods are planned" if kind in WORKLOADS else "plans do not depend on this kind"
 
 
