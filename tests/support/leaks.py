@@ -3,14 +3,14 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
 import msgspec
 import numpy as np
 
 #: Neither state of the operator nor anything that input can make grow.
-_CODE = (type, ModuleType, FunctionType, CodeType)
+_CODE = (type, GenericAlias, ModuleType, FunctionType, CodeType)
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
