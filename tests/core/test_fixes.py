@@ -108,7 +108,7 @@ def nodes_after(this: Scenario, plan: ScenarioPlan) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("draw", [draw_scenario, draw_ruled_scenario])
-@settings(max_examples=examples(15, quick=5))
+@settings(max_examples=examples(15))
 @given(seed=st.integers(0, 10_000))
 def test_every_fix_places_the_pod_and_names_exactly_who_loses(draw: Callable[[int], Scenario], seed: int) -> None:
     """Each fix is made and planned here once more: the pod has a node, `places`, `loses` and `moves` are right."""
@@ -150,7 +150,7 @@ def test_the_cheapest_fix_is_mostly_found() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=examples(15, quick=5))
+@settings(max_examples=examples(15))
 def test_the_amount_to_ask_for_is_exact(seed: int) -> None:
     """With one unit more of the resource no node would take the pod beside the plan."""
     this = draw_scenario(seed)

@@ -184,7 +184,7 @@ def test_drawn_rounds_with_pods_that_have_waited_for_days(seed: int, rules: str,
     assert evicted_again(scenario, planned) == []
 
 
-@settings(max_examples=6 if is_quick() else examples(20), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), rules=st.sampled_from(RULES))
 def test_larger_drawn_rounds(seed: int, rules: str) -> None:
     """Where searches end with a plan that leaves room, it is filled, and no priority is passed over."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from support.cli import Manifest, node, pod
 from support.draw import ASPECTS, Case, crowded_cases
-from support.profiles import examples, is_quick
+from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, scenario_of
 from thalweg.questions.why import to_lines
 
@@ -399,7 +399,7 @@ def test_targets_that_do_not_wait(target: str, problem: str) -> None:
 
 
 @given(crowded_cases(ASPECTS))
-@settings(max_examples=6 if is_quick() else examples(15))
+@settings(max_examples=examples(15))
 def test_every_waiting_pod_gets_an_answer_that_names_nobody_hidden(case: Case) -> None:
     """At most ten lines and a kind, the words of the plan, and neither nodes nor pods of other namespaces."""
     scenario = drawn_scenario(case)

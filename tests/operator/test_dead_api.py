@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+from support.cli import thalweg
 from support.operator import Operator, free_address, until
 
 
@@ -47,34 +47,33 @@ async def test_few_lines_and_a_prompt_end(tmp_path: Path) -> None:
     assert "InvalidStateError" not in operator.log
 
 
-def _run(*arguments: str, **environment: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "thalweg", "run", "--log-format", "text", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
+def _run(*arguments: str) -> tuple[int, str]:
+    done = thalweg("run", "--log-format", "text", *arguments)
     return done.returncode, done.stderr
 
 
-def test_the_kubeconfig_that_the_environment_names(tmp_path: Path) -> None:
+def test_the_kubeconfig_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several paths work, what is taken is said, and a context can be chosen."""
     first = kubeconfig(tmp_path, "http://127.0.0.1:1", "first")
     paths = f"{tmp_path / 'none'}{os.pathsep}{first}"
-    code, said = _run("--context", "other", KUBECONFIG=paths)
+    monkeypatch.setenv("KUBECONFIG", paths)
+    code, said = _run("--context", "other")
     assert code == 1
     assert f'kubeconfig {first} has no context "other"; it has dead' in said
     # It cannot listen there, so it ends after it has said where it works.
-    code, said = _run("--listen", "203.0.113.1:1", KUBECONFIG=paths)
+    code, said = _run("--listen", "203.0.113.1:1")
     assert code == 1
     assert all(word in said for word in ("context=dead", "server=http://127.0.0.1:1", f"KUBECONFIG={paths}"))
 
 
-def test_without_a_kubeconfig(tmp_path: Path) -> None:
+def test_without_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside a cluster that is one sentence, and a context has nothing to be looked up in."""
-    outside = {"KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": ""}
-    code, said = _run(**outside)
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.setenv(name, "")
+    code, said = _run()
     assert code == 1
     assert "neither --kubeconfig nor KUBECONFIG names a file" in said
     assert len(said.splitlines()) == 1
-    code, said = _run("--context", "x", **outside)
+    code, said = _run("--context", "x")
     assert code == 2
     assert "--context needs a kubeconfig" in said

@@ -7,6 +7,7 @@ not by hypothesis: it takes a dozen steps that fit together to find such a hole,
 import random
 from collections import Counter, deque
 
+import pytest
 from support.fake_cluster.cluster import asked
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_operator.reservations.events import Event, PodPut, PodRemoved
@@ -183,9 +184,10 @@ class Both:
         assert all(amount <= ROOM for amount in taken.values()), taken
 
 
-def test_nothing_is_overcommitted() -> None:
+@pytest.mark.parametrize("seeds", [300, pytest.param(1_500, marks=pytest.mark.slow)])
+def test_nothing_is_overcommitted(seeds: int) -> None:
     """Bound by us, steered and unmanaged pods, nominations by others, deletions and failed bindings in any order."""
-    for seed in range(1500):
+    for seed in range(seeds):
         both = Both(seed)
         for _ in range(40):
             both.draw.choice(both.actions)()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,9 @@ def scenario_of(name: str) -> Scenario:
     return scenario
 
 
+@cache
 def plan_of(name: str) -> ScenarioPlan:
-    """Its plan."""
+    """Its plan, made once for all who look at it."""
     return plan_scenario(scenario_of(name), NOW)
 
 
