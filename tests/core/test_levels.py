@@ -24,7 +24,7 @@ from support.levels import (
     younger_before_older,
 )
 from support.model import node, pod, snapshot
-from support.profiles import examples, is_quick
+from support.profiles import examples
 
 from flowcore.model.cost_policy import PricedBy
 from flowcore.model.gangs import Gang
