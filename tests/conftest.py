@@ -1,7 +1,7 @@
 """Settings of all tests: the two tiers, hypothesis' profiles, and the order of the files.
 
 The default tier is what `python -m pytest` runs. `-m slow` runs the other one: the folders of `_SLOW`, single tests
-that are marked slow, and the property tests of all other folders once more, with all their examples.
+that are marked slow, and the tests of all other folders that draw once more, with all their draws.
 
 Some processes run the tests. Each takes a group of files at a time: those that want the same control plane, so that it
 is started once and none stands idle beside another one like it; every other file alone. The control plane is built
@@ -18,7 +18,7 @@ from hypothesis import is_hypothesis_test
 from support import collecting
 from support.controlplane import build_in_sight
 from support.file_groups import GroupScheduling, group_of
-from support.profiles import FULL, QUICK, is_exploring, register_profiles
+from support.profiles import FULL, QUICK, is_exploring, is_quick, register_profiles
 
 # Tests start hundreds of processes. Where Python may keep no bytecode, as in many images, each would compile anew all
 # that it imports.
@@ -114,7 +114,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks the slow tests, before `-m` chooses, and puts the files into an order."""
     for item in items:
-        draws = is_hypothesis_test(getattr(item, "obj", None))
+        # A module that asks `is_quick` draws more in the slow tier, too.
+        draws = is_hypothesis_test(getattr(item, "obj", None)) or _asks_is_quick(item)
         draws_many = draws and _is_slow_tier(config)
         if _folder(item.path) in _SLOW or draws_many:
             item.add_marker("slow")
@@ -123,6 +124,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif draws_many or _BUILT & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(3600))
     _alternate(items)
+
+
+def _asks_is_quick(item: pytest.Item) -> bool:
+    return getattr(getattr(item, "module", None), "is_quick", None) is is_quick
 
 
 def _folder(path: Path) -> str:
