@@ -97,7 +97,12 @@ PLUGINS: Final[Mapping[str, Row]] = {
         "and a gang leaves as a whole or keeps its minimum. Pods leave by the Eviction API.",
         "spec.preemption",
     ),
-    "NodeResourcesBalancedAllocation": Row(SAME, "It counts as its score does.", "spec.cost.weights.balance"),
+    "NodeResourcesBalancedAllocation": Row(
+        DIFFERS,
+        "It counts as its score does, but a container without requests counts for 100m and 200 MB here too. "
+        "kube-scheduler counts so in LeastAllocated only.",
+        "spec.cost.weights.balance",
+    ),
     "ImageLocality": Row(SAME, "The same points.", "spec.cost.weights.imageLocality"),
     "DefaultBinder": Row(SAME, "A Binding. In delivery Extender kube-scheduler binds.", "spec.delivery"),
     "NodeDeclaredFeatures": Row(SAME, _FILTER),
