@@ -99,7 +99,7 @@ PLUGINS: Final[Mapping[str, Row]] = {
     ),
     "NodeResourcesBalancedAllocation": Row(
         DIFFERS,
-        "It counts as its score does, but a container without requests counts for 100m and 200 MB here too. "
+        "It counts as its score does, but a container without requests counts for 100m and 200 MiB here too. "
         "kube-scheduler counts so in LeastAllocated only.",
         "spec.cost.weights.balance",
     ),
