@@ -329,3 +329,10 @@ def test_the_recorded_rounds_can_be_judged() -> None:
         assert cluster.waiting or cluster.running
         assert cluster.policy["cost"].keys() <= {"weights", "kinds", "interference"}
         assert "perStrandedGPU" not in cluster.policy.get("rescheduling", {})
+
+
+def test_a_search_may_find_the_same_victims_twice() -> None:
+    """They are as good as each other: a round in which a search did so ended with an error."""
+    (chosen,) = [each for each in recorded_rounds() if each.name == "tens of nodes: moves, urgent, budgets, seed 3"]
+    with PlannerProcess(sys.executable) as planner:
+        assert planner.plan(chosen).placed

@@ -25,9 +25,9 @@ _MAX_TRIES = 500
 _LARGEST = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Victims:
-    """Residents that leave for pods on a node.
+    """Residents that leave for pods on a node. A search may find the same ones twice: then their order is any.
 
     Attributes:
         members: wherever they are; none: there is room already.
