@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.model import node, pod, snapshot
+from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
@@ -19,11 +20,13 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
 from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning.methods import cp_sat
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.solvers import LinearProgram, LinearSolution, solve_mip
 
 ZONE = "zone"
 APPS = ("web", "db", "job")
@@ -323,6 +326,28 @@ def test_pods_that_must_be_near_others_stay_where_filling_has_them() -> None:
     assert where(result) == where(plans[decided - 1])
     assert len(where(result)) == 5
     assert len(result.placements) == 5 + RING.most_worth()
+
+
+def test_nodes_that_get_no_pods_do_not_make_the_program_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups spread over all nodes of a cluster that is nearly full: the program is about those with room."""
+    sizes: list[int] = []
+
+    def solved(program: LinearProgram, **limits: Any) -> LinearSolution | None:
+        sizes.append(len(program.row_upper))
+        return solve_mip(program, **limits)
+
+    monkeypatch.setattr(cp_sat, "solve_mip", solved)
+    nodes = [node(f"n{at}", 1000, labels=((HOSTNAME, f"n{at}"),)) for at in range(200)]
+    full = [(each.name, amounts(1000), ()) for each in nodes[5:]]
+    pending = []
+    for name in (f"app{at}" for at in range(10)):
+        spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, app(name)),))
+        kind = PodSignature("default", (("app", name),), constraints=spread)
+        pending += [pod(f"{name}-{at}", 400, kind=kind) for at in range(2)]
+    result = run_round(snapshot(nodes, pending, full), steps=20)
+    assert len(result.placements) == 10
+    assert sizes
+    assert max(sizes) < 1_000, "a row for each resource of a node, and not one for each node and group"
 
 
 #: Solves what CP-SAT must search for, and catches the Ctrl-C that follows.

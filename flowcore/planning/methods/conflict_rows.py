@@ -23,7 +23,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import remaining
+from flowcore.rules.topology.domain_limits import UNLIMITED, remaining
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.topology.spread import Spread
 
@@ -191,9 +191,13 @@ def _add_ports(rows: _Rows, pairs: Pairs, demands: Sequence[Demand]) -> None:
     for index in np.unique(pairs.classes).tolist():
         for port in demands[index].group.pod_class.host_ports:
             held.setdefault(port, []).append(index)
-    for port, classes in held.items():
-        everywhere = held.get(msgspec.structs.replace(port, ip=ANY_ADDRESS), [])
-        holders = np.nonzero(np.isin(pairs.classes, [*classes, *everywhere]))[0]
+    # Pods with many ports have them all in common, or none: one row for all of these.
+    contending = {
+        frozenset((*classes, *held.get(msgspec.structs.replace(port, ip=ANY_ADDRESS), ())))
+        for port, classes in held.items()
+    }
+    for classes in sorted(sorted(each) for each in contending):
+        holders = np.nonzero(np.isin(pairs.classes, classes))[0]
         for node in np.unique(pairs.places[holders]).tolist():
             columns = holders[pairs.places[holders] == node]
             if len(columns) > 1:
@@ -210,13 +214,17 @@ def _add_spread(
     """Where ``readers`` have pods, ``incrementers`` have at most so many more as in the emptiest domain."""
     counter, counts = skew.counter, capacity.domain_counts.of(skew.counter)
     pods = rows.counted(incrementers, counter)
-    inside = [(pods.get(domain, np.zeros(0, dtype=np.int64)), int(counts[domain])) for domain in skew.eligible_domains]
+    inside = [(pods[domain], int(counts[domain])) for domain in skew.eligible_domains.tolist() if domain in pods]
+    # Domains that get no pods stay as they are: of thousands the emptiest one says it for all.
+    as_they_are = np.setdiff1d(skew.eligible_domains, list(pods))
+    least = int(counts[as_they_are].min(initial=UNLIMITED))
+    most = min([least, *(before + rows.pods(columns) for columns, before in inside)])
     emptiest = rows.add_column(
-        min(before + rows.pods(columns) for columns, before in inside),
-        lambda values: min(before + float(values[columns].sum()) for columns, before in inside),
+        most, lambda values: min([least, *(before + float(values[columns].sum()) for columns, before in inside)])
     )
     for columns, before in inside:
-        rows.add([emptiest, *columns], [1.0, *-np.ones(len(columns))], before)
+        if before < most:
+            rows.add([emptiest, *columns], [1.0, *-np.ones(len(columns))], before)
     is_alike = all(each in readers for each in incrementers)
     lowest = skew.global_minimum(counts)
     for reader in readers:
