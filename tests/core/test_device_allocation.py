@@ -226,6 +226,7 @@ def test_devices_of_which_claims_have_more_than_there_is() -> None:
     assert had_twice(shared, share(1, "4"), share(2, "5")) == [True, True]
     assert had_twice(shared, share(1, "4"), {"device": "a"}) == [True, True]
     assert had_twice([], share(1, "4"), share(2, "5")) == [False, False], "nobody knows what there is"
+    assert had_twice(shared, share(1, "9")) == [False], "its driver offers less by now, and no other claim is to blame"
     counters = [{"name": "card", "counters": {"slots": {"value": "2"}}}]
     needs = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
     two = {"resourceSliceCount": 2}
@@ -238,6 +239,9 @@ def test_devices_of_which_claims_have_more_than_there_is() -> None:
     three = ({"device": "h0"}, {"device": "h1"}, {"device": "h2"})
     assert had_twice(slices, *three, {"device": "x"}) == [True, True, True, False]
     assert had_twice(slices[1:], *three) == [False, False, False], "the pool is not complete"
+    shrunk = [{"name": "card", "counters": {"slots": {"value": "0"}}}]
+    slices[0] = pool(slice="counters", pool=two, sharedCounters=shrunk, allNodes=True)
+    assert had_twice(slices, {"device": "h0"}) == [False]
 
 
 @settings(max_examples=examples(200))

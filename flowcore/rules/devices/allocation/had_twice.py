@@ -70,10 +70,14 @@ def device_had_twice(
     Args:
         allocated: what all claims have, this one too.
     """
+    own = AllocatedDevices()
+    own.add(allocation)
     for result in allocation.devices:
         if result.admin_access:
             continue
-        pool_id = PoolId(result.device.driver, result.device.pool)
-        if allocated.is_had_twice(result.device) or amounts_of(pool_id).are_exceeded(result.device, allocated):
+        amounts = amounts_of(PoolId(result.device.driver, result.device.pool))
+        # If the claim by itself has more than there is, its pool has shrunk since: no other claim is in its way.
+        is_exceeded = amounts.are_exceeded(result.device, allocated) and not amounts.are_exceeded(result.device, own)
+        if allocated.is_had_twice(result.device) or is_exceeded:
             return result.device
     return None
