@@ -149,6 +149,13 @@ def test_pods_with_host_ports_are_placed_as_by_any_plan(seed: int) -> None:
     assert _placed_by_level(scenario, plan_scenario(scenario, NOW)) == most_placed(scenario)
 
 
+@pytest.mark.parametrize("seed", [17, 127, 2134823])
+def test_a_gang_is_made_up_of_the_members_that_fit_beside_others(seed: int) -> None:
+    """Rounds in which gangs that need fewer pods than they have must need other ones than the smallest."""
+    scenario = draw_round(seed, Shape("unequal gangs"))
+    assert _placed_by_level(scenario, plan_scenario(scenario, NOW)) == most_placed(scenario)
+
+
 @pytest.mark.parametrize("rules", RULES)
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))

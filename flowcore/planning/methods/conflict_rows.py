@@ -105,18 +105,13 @@ class _Rows:
 
     def program(self) -> LinearProgram:
         """The program with them."""
-        old, count = self._program, len(self._most)
-        numbers = np.repeat(np.arange(len(self._entries)), [len(columns) for columns, _ in self._entries])
-        return replace(
+        old = self._program
+        with_columns = replace(
             old,
-            costs=np.concatenate([old.costs, np.zeros(count)]),
+            costs=np.concatenate([old.costs, np.zeros(len(self._most))]),
             variable_upper=np.concatenate([old.variable_upper, np.array(self._most)]),
-            row_lower=np.concatenate([old.row_lower, np.full(len(self._upper), -np.inf)]),
-            row_upper=np.concatenate([old.row_upper, np.array(self._upper)]),
-            rows=np.concatenate([old.rows, len(old.row_upper) + numbers]),
-            columns=np.concatenate([old.columns, *(columns for columns, _ in self._entries)]),
-            coefficients=np.concatenate([old.coefficients, *(each for _, each in self._entries)]),
         )
+        return with_columns.with_rows(self._entries, self._upper)
 
     def with_values(self, values: Float64s) -> Float64s:
         """Values of the columns before, and those of the further columns that follow from them."""

@@ -22,7 +22,16 @@ from flowcore.planning.methods.assignment_program import (
     price_runs,
 )
 from flowcore.planning.methods.conflict_rows import with_conflict_rows
+from flowcore.planning.methods.gang_members import (
+    ChosenMembers,
+    SinglePods,
+    chosen_members,
+    groups_with_choice,
+    members_of,
+    with_member_rows,
+)
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.levels import waiting_places
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
@@ -71,6 +80,7 @@ def solve_exact(
 ) -> Candidate | None:
     """A candidate that seems better than a known one, completed with all that fits; None if none does.
 
+    Groups need the pods that the problem says, and those that are not admitted count without their other pods.
     Pods that are ``Problem.immovable`` stay where the known candidate has them, and groups with such pods stay admitted
     or not. Groups that must be in one domain keep theirs, or stay out. Those that
     prefer domains keep theirs, or go to any nodes.
@@ -78,6 +88,29 @@ def solve_exact(
     Args:
         work: CP-SAT's deterministic time.
     """
+    solved = _solve(problem, candidate, subproblem, np.zeros(len(candidate.admitted), dtype=np.bool_), work, seed)
+    return None if solved is None else solved[1]
+
+
+def solve_with_members(
+    problem: Problem, candidate: Candidate, *, work: float, seed: int
+) -> tuple[ChosenMembers, Candidate] | None:
+    """The same for the whole problem, and the pods that groups need are chosen too.
+
+    Returns:
+        Groups that need other pods than the problem says, and a candidate of the problem with these; None: none seems
+        better than the known one, or no group has a choice.
+    """
+    with_choice = groups_with_choice(problem)
+    if not with_choice.any():
+        return None
+    return _solve(problem, candidate, Subproblem.all(problem), with_choice, work, seed)
+
+
+def _solve(
+    problem: Problem, candidate: Candidate, subproblem: Subproblem, with_choice: Bools, work: float, seed: int
+) -> tuple[ChosenMembers, Candidate] | None:
+    """Both. ``with_choice``: bool[U], groups whose needed pods are chosen if their admission is."""
     atomic_groups, demands, immovable = problem.atomic_groups.all, candidate.demands, problem.immovable
     decidable = [
         not group.unschedulable_reason
@@ -86,54 +119,72 @@ def solve_exact(
         for number, group in enumerate(atomic_groups)
     ]
     undecided = np.array(decidable, dtype=np.bool_) & subproblem.atomic_groups
-    fixed = candidate.admitted & ~undecided
+    fixed, with_choice = candidate.admitted & ~undecided, with_choice & undecided
+    bundled = np.where(with_choice[:, np.newaxis], 0, problem.required)
     capacity, fixed_commits = problem.start.copy(), []
     for commit in candidate.commits:
         if immovable[commit.demand] or not subproblem.nodes[commit.node]:
             taken = capacity.place(demands[commit.demand], commit.node, commit.count)
             fixed_commits.append(Commit(commit.demand, commit.node, taken))
     free = [
-        np.zeros(0, dtype=np.int64)
-        if immovable[index]
-        else demand.prices[
-            ~problem.atomic_groups.needed[index]
-            & _may_be_placed(problem.atomic_groups.group_of[index], candidate.admitted)
-        ]
-        for index, demand in enumerate(demands)
+        SinglePods(
+            index,
+            np.nonzero(
+                ~problem.atomic_groups.needed[index]
+                & _may_be_placed(problem.atomic_groups.group_of[index], candidate.admitted & ~with_choice)
+            )[0],
+        )
+        for index in range(len(demands))
+        if not immovable[index]
     ]
+    singles = sorted([*free, *members_of(problem, with_choice)], key=lambda each: each.demand)
     extra = problem.required[fixed].sum(axis=0)
     for commit in fixed_commits:
         extra[commit.demand] -= commit.count
     extra[immovable] = 0  # all of their pods stay
-    supply = problem.required[undecided].sum(axis=0) + np.array([len(prices) for prices in free]) + extra
+    supply = bundled[undecided].sum(axis=0) + extra
+    for single in singles:
+        supply[single.demand] += len(single.places)
     counts = np.array([_most_pods(capacity, demand) for demand in demands]) * subproblem.nodes
     counts = np.minimum(counts, supply[:, np.newaxis])
     who, where = np.nonzero(counts)
     if not len(who) or len(who) + int(undecided.sum()) > _MOST_COLUMNS:
         return None
-    runs = [price_runs(prices, _STEPS) for prices in free]
+    runs_of = [price_runs(demands[each.demand].prices[each.places], _STEPS) for each in singles]
+    runs: list[list[Float64s]] = [[] for _ in demands]
+    for single, its_runs in zip(singles, runs_of, strict=True):
+        runs[single.demand] += its_runs
     requests = np.array([demand.requests for demand in demands], dtype=np.float64)
     pairs = Pairs(who, where, problem.cost_matrix.first_pod_cost[who, where], counts[who, where].astype(np.float64))
     value = np.array([group.unscheduled_cost for group in atomic_groups], dtype=np.float64)
+    total = value.sum() + sum(float(run.sum()) for its_runs in runs_of for run in its_runs)
+    value[with_choice] = 0.0  # their pods have columns of their own
     # Groups that are partially placed come before all others.
-    value[[group.partially_placed for group in atomic_groups]] += value.sum() + sum(
-        float(prices.sum()) for prices in free
-    )
-    bundles = AtomicBundles(problem.required[undecided].astype(np.float64), value[undecided])
+    value[[group.partially_placed for group in atomic_groups]] += total
+    bundles = AtomicBundles(bundled[undecided].astype(np.float64), value[undecided])
     places = np.cumsum(subproblem.nodes) - 1
     inside = replace(pairs, places=places[where])
     left = np.maximum(capacity.free[subproblem.nodes], 0).astype(np.float64)
     program = assignment_program(inside, requests, left, runs, bundles, extra.astype(np.float64))
     columns = len(program.costs)
+    left_out = columns - int(undecided.sum()) + np.cumsum(undecided) - 1
+    ends = len(who) + np.cumsum([len(its_runs) for its_runs in runs_of])
+    columns_of_runs = [
+        np.arange(end - len(its_runs), end) for end, its_runs in zip(ends.tolist(), runs_of, strict=True)
+    ]
+    program = with_member_rows(problem, program, singles, columns_of_runs, left_out)
     program, with_values = with_conflict_rows(program, pairs, demands, capacity)
     if len(program.costs) > _MOST_COLUMNS:
         return None
-    hint = with_values(_hint(candidate, problem, free, who, where, runs, undecided))
+    hint = with_values(_hint(candidate, problem, singles, runs_of, who, where, undecided))
     solution = solve_mip(program, deterministic_time=work, seed=seed, hint=hint)
     if solution is None or program.costs @ solution.values >= program.costs @ hint:
         return None
     chosen = fixed.copy()
-    chosen[undecided] = solution.values[columns - int(undecided.sum()) : columns] < 0.5
+    chosen[undecided] = solution.values[left_out[undecided]] < 0.5
+    pending = [round(float(solution.values[its_columns].sum())) for its_columns in columns_of_runs]
+    members = chosen_members(problem, chosen & with_choice, singles, pending)
+    problem = problem.with_members(members) if members else problem
     pods = solution.values[: len(who)].astype(np.int64)
     for demand in range(len(demands)):
         # Optional pods of a group that is not admitted now must not be placed.
@@ -156,7 +207,7 @@ def solve_exact(
         commits=tuple(commits),
         capacity=capacity,
     )
-    return complete(problem, solved, full=True)
+    return members, complete(problem, solved, full=True)
 
 
 def solve_without_preferences(
@@ -224,23 +275,21 @@ def _may_be_placed(group_of: Int64s, admitted: Bools) -> Bools:
 def _hint(
     candidate: Candidate,
     problem: Problem,
-    free: Sequence[Int64s],
+    singles: Sequence[SinglePods],
+    runs_of: Sequence[Sequence[Float64s]],
     who: Int64s,
     where: Int64s,
-    runs: Sequence[Sequence[Float64s]],
     undecided: Bools,
 ) -> Float64s:
     """The known candidate as values of the program's columns."""
     placed_on: dict[tuple[int, int], int] = {}
-    placed = np.zeros(len(candidate.demands), dtype=np.int64)
     for commit in candidate.commits:
         pair = commit.demand, commit.node
         placed_on[pair] = placed_on.get(pair, 0) + commit.count
-        placed[commit.demand] += commit.count
+    waiting = waiting_places(problem, candidate)
     pending: list[float] = []
-    required = problem.required[candidate.admitted].sum(axis=0)
-    for demand, runs_of_demand in enumerate(runs):
-        pending += pods_per_run(runs_of_demand, int(len(free[demand]) - (placed[demand] - required[demand])))
+    for single, runs in zip(singles, runs_of, strict=True):
+        pending += pods_per_run(runs, int(np.isin(single.places, waiting[single.demand]).sum()))
     pods = [float(placed_on.get(pair, 0)) for pair in zip(who.tolist(), where.tolist(), strict=True)]
     return np.array([*pods, *pending, *(~candidate.admitted[undecided]).astype(np.float64)])
 

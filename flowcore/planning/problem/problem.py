@@ -91,6 +91,13 @@ class Problem:
         problem.atomic_groups = AtomicGroups(groups, self.atomic_groups.group_of, self.atomic_groups.needed)
         return problem
 
+    def with_members(self, chosen: Mapping[int, Sequence[tuple[int, int]]]) -> Problem:
+        """The same pods in the same groups, some of which need other ones of them (``AtomicGroups.made_up_of``)."""
+        problem = copy(self)
+        problem.__dict__.pop("required", None)
+        problem.atomic_groups = self.atomic_groups.made_up_of(chosen, self.demands)
+        return problem
+
     def with_held(self, held: HeldCapacity) -> Problem:
         """Some capacity kept out; costs and bounds stay those of the problem without that."""
         problem = self.with_demands(self.demands, self.atomic_groups)

@@ -20,7 +20,7 @@ from flowcore.planning.gangs.claim_gangs import FormClaimGangs
 from flowcore.planning.gangs.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
-from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_without_preferences
+from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_with_members, solve_without_preferences
 from flowcore.planning.methods.level_order import in_level_order
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.relaxation import RelaxedSolution
@@ -33,6 +33,7 @@ from flowcore.planning.problem.levels import (
     levels_of,
     with_steep_prices,
 )
+from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -220,6 +221,8 @@ class Round:
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
         yield from self._begin()
+        if self._admission is not None and self._runs("gangs by CP-SAT"):
+            yield from self._choose_members()
         if len(set(self._levels.tolist())) > 1:
             yield from self._portfolio.construct()
             if compete(self._problem, self._best_found(), self._levels):
@@ -252,6 +255,29 @@ class Round:
             self._admission.offer(first)
         yield from self._admission.run()
         self._adopt(self._admission.best)
+
+    def _choose_members(self) -> Generator[None, None, None]:
+        """Has other pods make up gangs if that places more, and begins again with that."""
+        problem, levels = self._problem, self._levels
+        best = in_level_order(problem, self._candidate, levels)
+        if not any(unplaced_counts(best.commits, problem.demands)):
+            return
+        searched = with_steep_prices(problem, levels) if len(set(levels.tolist())) > 1 else problem
+        known = as_candidate_of(searched, best)
+        solution = solve_with_members(searched, known, work=EXACT_WORK[0], seed=self._seed)
+        yield
+        if solution is None:
+            return
+        members, with_members = solution
+        chosen = problem.with_members(members)
+        with_members = in_level_order(chosen, as_candidate_of(chosen, with_members), levels)
+        if level_costs(chosen, with_members, levels)[:-1] >= level_costs(problem, best, levels)[:-1]:
+            return
+        self._improved_before = self.improved_by
+        self._problem = self._searched = chosen
+        self._admission = self._bounding = Admission(chosen)
+        self._admitted = None
+        yield from self._begin(with_members)
 
     def _search_by_levels(self) -> Generator[None, None, None]:
         """Begins again with prices that rise steeply by level: levels compete for room, and a sum does not tell them.

@@ -6,7 +6,8 @@ deterministic time, never a wall clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -41,6 +42,18 @@ class LinearProgram:
     rows: Int64s
     columns: Int64s
     coefficients: Float64s
+
+    def with_rows(self, entries: Sequence[tuple[Int64s, Float64s]], upper: Sequence[float]) -> LinearProgram:
+        """The program with more rows: each is at most so much. ``entries``: their columns and coefficients."""
+        numbers = np.repeat(np.arange(len(entries)), [len(columns) for columns, _ in entries])
+        return replace(
+            self,
+            row_lower=np.concatenate([self.row_lower, np.full(len(upper), -np.inf)]),
+            row_upper=np.concatenate([self.row_upper, np.array(upper, dtype=np.float64)]),
+            rows=np.concatenate([self.rows, len(self.row_upper) + numbers]),
+            columns=np.concatenate([self.columns, *(columns for columns, _ in entries)]),
+            coefficients=np.concatenate([self.coefficients, *(each for _, each in entries)]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ shapes are ten demands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -110,6 +111,21 @@ class AtomicGroups:
         needed = self.needed[demand]
         return int((needed & admitted[self.group_of[demand]]).sum()) if len(admitted) else 0
 
+    def made_up_of(self, chosen: Mapping[int, Sequence[tuple[int, int]]], demands: Sequence[Demand]) -> AtomicGroups:
+        """The same groups, some of which need other ones of their pods.
+
+        Args:
+            chosen: by group the pods that it needs, as demand and place.
+        """
+        groups, needed = list(self.all), [each.copy() for each in self.needed]
+        for number, pods_needed in chosen.items():
+            for index in groups[number].demands:
+                needed[index][self.group_of[index] == number] = False
+            for index, place in pods_needed:
+                needed[index][place] = True
+            groups[number] = replace(groups[number], **_needs(_by_demand(pods_needed), demands))
+        return AtomicGroups(tuple(groups), self.group_of, tuple(needed))
+
 
 def no_atomic_groups(demands: Sequence[Demand]) -> AtomicGroups:
     """Every pod by itself."""
@@ -210,7 +226,7 @@ def _atomic_group_of(
             wait = "none waits" if not pending else f"{len(pending)} wait" if len(pending) > 1 else "1 waits"
             unschedulable_reason = f"{gang.name} needs {pods(least)} at once, {wait}"
         foreign = frozenset(gang.foreign_pods)
-        order = sorted(pending, key=lambda pod: (pod not in needed, *_by_size_and_price(demands, foreign, *pod)))
+        order = sorted(pending, key=lambda pod: (pod not in needed, *by_size_and_price(demands, foreign, *pod)))
         needed.update(order[: max(0, least)])
     needed_places = _by_demand(sorted(needed)) if not unschedulable_reason else {}
     waiting_since = [demands[index].group.pods[place].waiting_since for pending in members for index, place in pending]
@@ -218,14 +234,29 @@ def _atomic_group_of(
         name=next((gang.atomic_group for gang in gangs if gang.atomic_group), gangs[0].name),
         gangs=tuple(gangs),
         members=tuple({index: tuple(places) for index, places in _by_demand(pending).items()} for pending in members),
-        required={index: len(places) for index, places in needed_places.items()},
-        unscheduled_cost=sum(int(demands[index].prices[places].sum()) for index, places in needed_places.items()),
         unschedulable_reason=unschedulable_reason,
         waiting_since=min((each for each in waiting_since if each), default=0.0),
         partially_placed=any(gang.partially_placed for gang in gangs),
-        weight=sum(demands[index].weight * len(places) for index, places in needed_places.items()),
+        **_needs(needed_places, demands),
     )
     return group, needed_places
+
+
+class _Needs(TypedDict):
+    """What an atomic group says of the pods that it needs."""
+
+    required: Mapping[int, int]
+    unscheduled_cost: int
+    weight: float
+
+
+def _needs(places: Mapping[int, Sequence[int]], demands: Sequence[Demand]) -> _Needs:
+    """Of the pods at these places of demands."""
+    return {
+        "required": {index: len(of_demand) for index, of_demand in places.items()},
+        "unscheduled_cost": sum(int(demands[index].prices[list(each)].sum()) for index, each in places.items()),
+        "weight": sum(demands[index].weight * len(of_demand) for index, of_demand in places.items()),
+    }
 
 
 def _by_demand(pods: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
@@ -236,9 +267,10 @@ def _by_demand(pods: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
     return places
 
 
-def _by_size_and_price(
+def by_size_and_price(
     demands: Sequence[Demand], foreign: frozenset[str], index: int, place: int
 ) -> tuple[bool, bool, float, int, float, str]:
+    """Sorts the pods of a gang by who is needed first."""
     demand, pod = demands[index], demands[index].group.pods[place]
     is_foreign = pod.key in foreign if foreign else False
     size, price = demand.dominant_share, int(demand.prices[place])
