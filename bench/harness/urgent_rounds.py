@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
+from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import Scenario
@@ -47,7 +49,10 @@ class UrgentRound:
 
 
 def draw_urgent(seed: int, shape: UrgentShape) -> UrgentRound:
-    """A cluster in which two to four pods wait, mostly for others to leave."""
+    """A cluster in which two to four pods wait, mostly for others to leave.
+
+    Its policy prices waiting by pod: plans are compared by pods here.
+    """
     draw = random.Random(f"{seed} {shape}")
     cluster = Cluster()
     cluster.set_namespace("default", ())
@@ -75,7 +80,8 @@ def draw_urgent(seed: int, shape: UrgentShape) -> UrgentRound:
     ]
     for budget in budgets:
         cluster.set_disruption_budget(budget.key, budget)
-    return UrgentRound(Scenario(cluster), budgets)
+    policy = Policy("by-pod", unscheduled=UnscheduledPrice(per=PricedBy.POD))
+    return UrgentRound(Scenario(cluster, policies={policy.name: policy}), budgets)
 
 
 def _node(name: str, cpu: int) -> Node:
