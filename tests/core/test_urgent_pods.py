@@ -37,6 +37,14 @@ def test_seldom_is_there_a_plan_with_better_victims(kind: str) -> None:
     assert worse <= max(1, ALLOWED * DRAWS)
 
 
+def test_a_victim_goes_to_no_node_that_a_pod_that_leaves_keeps_it_off() -> None:
+    """It comes before that pod has left. Of the draws one had such a plan."""
+    drawn = draw_urgent(623, SHAPES["one priority"])
+    planned = plan_scenario(drawn.scenario, NOW)
+    assert planned.result.evictions
+    check_evictions(planned.before, planned.result, planned.policies)
+
+
 def test_a_pod_that_has_room_leaves_it_to_one_that_needs_more_victims() -> None:
     """One pod fits at once where the other one needs one victim more, and elsewhere in place of one victim."""
     result = plan_of("preempt-fewer-victims-1-34").result

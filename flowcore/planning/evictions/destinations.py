@@ -57,6 +57,8 @@ class Destinations:
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
         self._state, self._policies, self._cache = state, policies, cache
         self._services = state.snapshot().pod_index.services
+        #: With all that leave: their rules hold until they have left, and replacements come before.
+        self._with_leavers = state.snapshot(leavers_stay=True)
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
         #: By number of the kind of resident, and of the resident.
@@ -174,7 +176,7 @@ class Destinations:
         known = self._known.get(key)
         if known is None:
             snapshot = self._state.snapshot()
-            plain = is_plain(pod.pod_class, signature, snapshot)
+            plain = all(is_plain(pod.pod_class, signature, each) for each in (self._with_leavers, snapshot))
             allowed = (
                 round_invariant_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
                 if plain
