@@ -392,19 +392,13 @@ def _place(
     classes: Sequence[NetworkClass], solution: NetworkSolution, capacity: FreeCapacity
 ) -> tuple[tuple[tuple[int, int, int], ...], dict[tuple[int, int], int]]:
     """The placements in an order that rules between pods allow, and those that they allow in none: how many fit."""
-    commits, waiting = [], dict(sorted(solution.placed.items()))
-    progress = True
-    while waiting and progress:
-        progress = False
-        for (number, node), count in list(waiting.items()):
-            taken = capacity.place(classes[number].demand, node, count)
-            if taken:
-                progress = True
-                commits.append((number, node, taken))
-                waiting[number, node] -= taken
-                if not waiting[number, node]:
-                    del waiting[number, node]
-    return tuple(commits), {key: solution.placed[key] - count for key, count in waiting.items()}
+    arcs = sorted(solution.placed.items())
+    turns = capacity.place_by_turns([(classes[number].demand, node, count) for (number, node), count in arcs])
+    rejected = dict(arcs)
+    for place, taken in turns:
+        rejected[arcs[place][0]] -= taken
+    commits = tuple((*arcs[place][0], taken) for place, taken in turns)
+    return commits, {key: solution.placed[key] - count for key, count in rejected.items() if count}
 
 
 def _without(

@@ -302,16 +302,5 @@ def _place_all(
     fits = capacity.place_all(demands, who[used], where[used], pods[used]).tolist()
     commits = [Commit(*arc) for arc, whole in zip(arcs, fits, strict=True) if whole]
     waiting = [arc for arc, whole in zip(arcs, fits, strict=True) if not whole]
-    progress = True
-    while progress:
-        # Each pod that spreads lets more of its like into the other domains.
-        progress, left = False, []
-        for demand, node, count in waiting:
-            taken = capacity.place(demands[demand], node, count)
-            if taken:
-                commits.append(Commit(demand, node, taken))
-                progress = True
-            if taken < count:
-                left.append((demand, node, count - taken))
-        waiting = left
-    return commits
+    turns = capacity.place_by_turns([(demands[demand], node, count) for demand, node, count in waiting])
+    return [*commits, *(Commit(*waiting[number][:2], taken) for number, taken in turns)]

@@ -301,6 +301,28 @@ class FreeCapacity:
             counted = np.array([demands[place].counted for place in places])
             self._planned_of(potential)[nodes[places]] += counted
 
+    def place_by_turns(self, arcs: Sequence[tuple[Demand, int, int]]) -> list[tuple[int, int]]:
+        """Commits up to ``count`` pods of each (demand, node, count), again and again: one pod may let in another.
+
+        Returns:
+            Number of the arc and how many it took, in the order of the commits; an arc may be there several times.
+        """
+        placed: list[tuple[int, int]] = []
+        waiting = {number: count for number, (_, _, count) in enumerate(arcs)}
+        progress = True
+        while waiting and progress:
+            progress = False
+            for number, count in list(waiting.items()):
+                demand, node, _ = arcs[number]
+                taken = self.place(demand, node, count)
+                if taken:
+                    progress = True
+                    placed.append((number, taken))
+                    waiting[number] -= taken
+                    if not waiting[number]:
+                        del waiting[number]
+        return placed
+
     def reserve(self, demand: Demand, node: int, count: int) -> None:
         """Takes out room for ``count`` pods without placing them; below zero: gives it back. No rule counts them."""
         self._note_change(node)
