@@ -79,7 +79,7 @@ def to_gang_topology(
     try:
         return _topology(names, texts)
     except ModelError as error:
-        return GangTopology(problem=str(error))
+        return GangTopology(bad_annotation=error.field, problem=error.problem)
 
 
 def _of_tiers(annotations: WireTopologyAnnotations) -> GangTopology | None:
@@ -87,7 +87,7 @@ def _of_tiers(annotations: WireTopologyAnnotations) -> GangTopology | None:
     try:
         limit = tier_limit_of(annotations.tier_mode, annotations.highest_tier)
     except ModelError as error:
-        return GangTopology(problem=str(error))
+        return GangTopology(bad_annotation=error.field, problem=error.problem)
     return None if limit is None else GangTopology(limit=limit)
 
 

@@ -309,8 +309,8 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
     except ModelError as error:
         problems.append(str(error))
     levels = to_gang_topology(annotations) or GangTopology()
-    if levels.problem:
-        problems.append(levels.problem)
+    if levels.unreadable:
+        problems.append(levels.unreadable)
     limit, sub_groups = levels.limit, tuple[SubGroup, ...]()
     try:
         if source is GangSource.VOLCANO and spec.network_topology is not None:

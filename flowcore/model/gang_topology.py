@@ -60,7 +60,8 @@ class GangTopology(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     Attributes:
         required: as ``GangSpec.topology_key``, and so are these.
         preferred, slice_key, slice_size, limit: as in ``GangSpec``.
-        problem: the first annotation that cannot be read, and why; "": all can.
+        bad_annotation: the first annotation that cannot be read; "": all can.
+        problem: why it cannot be read.
     """
 
     required: str = ""
@@ -68,7 +69,13 @@ class GangTopology(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     slice_key: str = ""
     slice_size: int = 0
     limit: TierLimit | None = None
+    bad_annotation: str = ""
     problem: str = ""
+
+    @property
+    def unreadable(self) -> str:
+        """Which annotation cannot be read, and why; "": all can."""
+        return f"{self.bad_annotation}: {self.problem}" if self.bad_annotation else ""
 
 
 def job_and_rank(labels: Labels) -> tuple[int, int] | None:

@@ -44,13 +44,13 @@ def test_what_is_read() -> None:
 @pytest.mark.parametrize("bad", [f"{ZONE},", f"{ZONE},,{RACK}", f"{ZONE};{RACK}", ",".join([RACK] * 1000)])
 def test_what_cannot_be_read(bad: str) -> None:
     """What the pod says while it waits names the annotation."""
-    assert annotated(bad).gang_topology.problem.startswith(f"annotation {GANG_TOPOLOGY}: ")
+    assert annotated(bad).gang_topology.bad_annotation == f"annotation {GANG_TOPOLOGY}"
 
 
 def test_how_many_labels() -> None:
     """Each of them is looked at on each node, by every round, so that their number is limited."""
     labels = [f"example.com/{number}" for number in range(MAX_TOPOLOGY_LABELS + 1)]
-    assert annotated(",".join(labels[1:])).gang_topology.problem == ""
+    assert annotated(",".join(labels[1:])).gang_topology.bad_annotation == ""
     assert "the topology has 9 labels, 8 are allowed" in annotated(",".join(labels)).gang_topology.problem
 
 

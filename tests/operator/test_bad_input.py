@@ -11,13 +11,15 @@ from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.bad_input import FIRST_REFUSED, BadInput
 from thalweg_operator.api.watches.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.waiting_codes import INVALID, blocked_code
 
 from flowcore.api import Interner
 from flowcore.api.base import to_seconds
 from flowcore.model import pod_terms
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, DuringExecution
+from flowcore.model.policies import BUILT_IN, CHECKPOINTED_AT, DURING_EXECUTION, DuringExecution
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.usage import MAX_FUTURE
 
@@ -58,6 +60,17 @@ def test_gang_annotations_that_cannot_be_read_are_counted() -> None:
         ("annotation scheduling.thalweg/gang-min-member", "default/two"),
     ]
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 3
+
+
+def test_words_of_users_do_not_change_the_code() -> None:
+    """The text of an annotation that cannot be read is in the reason; it may be like that of another reason."""
+    size = "its scheduling gates are closed"
+    decode = pod_decoder(Interner(), BadInput(Metrics()))
+    with capture_logs():
+        bad = decode(_pod("p", {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": size}))
+    assert size in bad.blocked_reason
+    assert blocked_code(bad) == INVALID
+    assert delivery_of(BUILT_IN).is_told(bad), "nobody else tells it"
 
 
 def test_annotations_about_the_topology_of_a_gang_that_cannot_be_read_are_counted() -> None:

@@ -115,8 +115,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "is deleted": {"deleting": True, "blocked_reason": "it is being deleted"},
     "ends": {"terminal": True},
     "has another label": {"labels": (("app", "z"),)},
-    "is blocked": {"blocked_reason": "its scheduling gates are closed: x"},
-    "is blocked no more": {"blocked_reason": ""},
+    "is blocked": {"gates": ("x",), "blocked_reason": "its scheduling gates are closed: x"},
+    "is blocked no more": {"gates": (), "blocked_reason": ""},
     "names no victim": {"replaces": None},
     "has no gate": {"gated": False},
 }

@@ -290,12 +290,12 @@ async def test_it_waits_for_the_old_one_to_run() -> None:
     """That one has no node yet; that it gets one is news."""
     scene = EvictionScene()
     scene.node("m0")
-    scene.pod("t0", 1000, blocked_reason="its scheduling gates are closed: x")
+    scene.pod("t0", 1000, gates=("x",), blocked_reason="its scheduling gates are closed: x")
     scene.pod("t1", 1000, replaces="t0")
     await scene.turn()
     assert scene.told["t1"] == "the pod it replaces, ns/t0, does not run yet"
     requested = scene.state.rounds_requested
-    scene.change("t0", node_name="m0", blocked_reason="")
+    scene.change("t0", node_name="m0", gates=(), blocked_reason="")
     assert scene.state.rounds_requested > requested
     await scene.turn()
     assert scene.evictions() == ["t0"]

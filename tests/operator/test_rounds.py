@@ -798,7 +798,7 @@ async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")
     case.pod("claiming", unsupported_reason="its extended resource x is backed by the DeviceClass y: ...")
-    case.pod("gated", blocked_reason="its scheduling gates are closed: x")
+    case.pod("gated", gates=("x",), blocked_reason="its scheduling gates are closed: x")
     case.pod("leaving", blocked_reason="it is being deleted", deleting=True)
     case.pod("plain")
     await bound(case, "ns/plain")
@@ -927,7 +927,7 @@ async def test_age_counts_from_when_a_pod_could_first_be_planned(case: Case) -> 
     case.node()
     for name, changes in {
         "new": {},
-        "behind its gate": {"blocked_reason": "its scheduling gates are closed: x"},
+        "behind its gate": {"gates": ("x",), "blocked_reason": "its scheduling gates are closed: x"},
         "tried before": {"unschedulable_since": 5_000.0},
     }.items():
         case.pod(name, pod_class=nowhere, created=1000.0, **changes)

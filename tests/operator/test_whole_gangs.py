@@ -203,7 +203,7 @@ def test_what_ends_the_pause(what: str) -> None:
         case "policy observes":
             case.set_policies([Policy("bound", delivery=Delivery.OBSERVE)])
         case _:
-            case.change_pod(f"{NAMESPACE}/g1", blocked_reason="its scheduling gates are closed: x")
+            case.change_pod(f"{NAMESPACE}/g1", gates=("x",), blocked_reason="its scheduling gates are closed: x")
     case.show()
     case.waits(5)
     assert case.phase("g1") is None

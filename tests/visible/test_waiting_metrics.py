@@ -66,7 +66,7 @@ def test_how_many_and_how_long() -> None:
     ("changes", "code"),
     [
         ({"deleting": True, "blocked_reason": "it is being deleted"}, TERMINATING),
-        ({"blocked_reason": "its scheduling gates are closed: example.com/gate"}, GATED),
+        ({"gates": ("example.com/gate",), "blocked_reason": "its scheduling gates are closed"}, GATED),
         ({"blocked_reason": "it cannot be read: ..."}, INVALID),
         ({"unsupported_reason": "its volumes: ..."}, UNSUPPORTED),
         ({"gated": True}, GATE_OPENING),

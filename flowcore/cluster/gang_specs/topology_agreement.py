@@ -27,7 +27,7 @@ def with_pod_topology(key: GangKey, resolved: ResolvedGangSpec, pods: Collection
     for pod in pods:
         topology = pod.gang_topology
         # A pod whose annotations cannot be read waits by itself.
-        if topology is None or topology.problem or pod.key in resolved.non_members:
+        if topology is None or topology.bad_annotation or pod.key in resolved.non_members:
             continue
         if key.source is GangSource.CONTROLLER or pod.owner == resolved.owner:
             first_pods[topology] = min(pod.key, first_pods.get(topology, pod.key))

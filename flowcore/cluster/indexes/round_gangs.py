@@ -346,7 +346,7 @@ def _waiting_reason(pod: Pod, paused: Collection[str]) -> str:
 
 def _topology_problem(pod: Pod) -> str:
     """Which annotation about the topology of its gang cannot be read, and why; "": all can."""
-    return "" if pod.gang_topology is None else pod.gang_topology.problem
+    return "" if pod.gang_topology is None else pod.gang_topology.unreadable
 
 
 def _atomic_group_name(group: tuple[GangKey, ...]) -> str:

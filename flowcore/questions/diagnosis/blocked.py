@@ -33,17 +33,17 @@ def why_skipped(
     evidence = tuple(entry.text for entry in missing)
     if missing:
         return Finding(WhyKind.BLOCKED, text, evidence, missing[0].step)
-    return Finding(WhyKind.BLOCKED, text, evidence, _next(reason, pod, governed=governed.governs(pod)))
+    return Finding(WhyKind.BLOCKED, text, evidence, _next(pod, governed=governed.governs(pod)))
 
 
-def _next(reason: str, pod: Pod, *, governed: bool) -> str:
+def _next(pod: Pod, *, governed: bool) -> str:
     if pod.deleting:
         return "Wait until it is gone: a pod that is being deleted gets no node."
     if pod.held_by_gates:
         return " ".join(_opens(gate, pod) for gate in pod.gates)
     if pod.asks_gpu_share and (governed or _is_default(pod)):
         return "Give the pod the schedulerName of that scheduler, and let no policy select it."
-    if not governed and reason == pod.unsupported_reason:
+    if not governed and pod.unsupported_reason and not pod.blocked_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
     return "Mend what the reason names. Room does not matter before that."
 

@@ -98,8 +98,7 @@ def takers(pod: UnplacedCase) -> Takers | None:
         for row in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
         if (name := table.nodes[row].name) in by_node
     ]
-    said = pod.unplaced.reason.split()  # of several nodes alike that which the reason names
-    possible.sort(key=lambda name: (min(each.unscheduled_price for each in by_node[name]), name not in said))
+    possible.sort(key=lambda name: min(each.unscheduled_price for each in by_node[name]))
     groups: dict[str, list[Placement]] = defaultdict(list)
     for placement in pod.plan.result.placements:
         if placement.atomic_group and not placement.optional:

@@ -90,7 +90,7 @@ class ExtenderDelivery:
 
 def _speaks(pod: Pod) -> bool:
     """Whether we tell the pod: the API server itself writes a closed gate on it, in its own words."""
-    return not pod.deleting and "scheduling gates" not in pod.blocked_reason
+    return not (pod.deleting or pod.held_by_gates)
 
 
 _DELIVERIES: dict[DeliveryName, PodDelivery] = {

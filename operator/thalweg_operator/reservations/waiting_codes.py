@@ -43,8 +43,10 @@ def blocked_code(pod: Pod) -> str:
     """The code of a pod that no round may plan."""
     if pod.deleting:
         return TERMINATING
+    if pod.held_by_gates:
+        return GATED
     if pod.blocked_reason:
-        return GATED if "scheduling gates" in pod.blocked_reason else INVALID
+        return INVALID
     return UNSUPPORTED if pod.unsupported_reason else GATE_OPENING
 
 

@@ -217,10 +217,9 @@ def pod_decoder(
         if pod.bad_annotation:
             ignored = f"{pod.annotation_problem or 'it has no known value'}; it is ignored"
             bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked_reason or ignored)
-        if pod.gang_topology is not None and pod.gang_topology.problem:
-            # The field is one of our annotations, or one of Kueue or Volcano.
-            field, _, problem = pod.gang_topology.problem.partition(": ")
-            bad_input.refuse("pod", field, pod.key, problem)
+        topology = pod.gang_topology
+        if topology is not None and topology.bad_annotation:  # one of ours, or one of Kueue or Volcano
+            bad_input.refuse("pod", topology.bad_annotation, pod.key, topology.problem)
         if pod.checkpointed and is_future_checkpoint(pod.checkpointed, wall_clock()):
             bad_input.refuse("pod", f"annotation {CHECKPOINTED_AT}", pod.key, FUTURE_CHECKPOINT)
         if pod.over_limit:
