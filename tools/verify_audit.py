@@ -641,7 +641,7 @@ def sentence_of(finding: Object, steps: Sequence[Object], not_judged: int, fille
     kind, now, resource = finding["kind"], finding["now"], finding["resource"]
     if kind == "StrandedRoom":
         gained, most = (finding[which] for which in ("atLeast", "atMost"))
-        free = f"free on nodes where no further pod like {finding['like']} fits"
+        free = f"free once no more pods like {finding['like']} fit on any node"
         here = f"{free}: {amount_text(resource, now)} {resource}"
         if not most:
             return f"{here}; no plan makes any of it usable"

@@ -483,6 +483,16 @@ def test_limits_of_stranded_room(tmp_path: Path) -> None:
         assert f'--fail-above "{limits}": expected FINDING=AMOUNT' in refused.stderr
 
 
+def test_what_stays_free_is_what_full_nodes_have_left(tmp_path: Path) -> None:
+    """Of 16Gi a pod holds 1Gi, and three more would take 3Gi and the last cores: 12Gi are of no use to such pods."""
+    like = running("r", "n0", "1")
+    like["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi"
+    audit = audit_of(tmp_path / "now.json", [node("n0"), like])
+    stranded = next(each for each in audit["findings"] if each["kind"] == "StrandedRoom")
+    said = "free once no more pods like default/r fit on any node: 12Gi memory; no plan makes any of it usable"
+    assert stranded["sentence"] == said
+
+
 def test_no_move_where_none_is_allowed(tmp_path: Path) -> None:
     """`--moves 0` counts what has room now."""
     dump = tmp_path / "now.json"
@@ -510,6 +520,8 @@ def test_the_page_for_a_browser(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "http" not in text
     assert 'aria-label="now 4: a plan avoids 2, no plan more than 2"' in text
+    assert "<td>2h</td>" in text.partition("<th>since its start or checkpoint</th>")[2]
+    assert "price" not in text, "that has no unit"
     (closed,) = re.findall(r"<section><h2>Who closed the room, and when</h2>.*?</section>", text, re.DOTALL)
     assert "The room of 1 pod is free" in closed
     cells = re.findall(r"<td[^>]*>(.*?)</td>", closed)

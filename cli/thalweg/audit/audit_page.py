@@ -17,7 +17,7 @@ from thalweg.questions.status import age
 
 #: Rows of a table; ``-o json`` has all.
 _MAX_ROWS: Final = 500
-_STEPS_HEAD: Final = ("", "step", "pod", "from", "to", "price", "lost work")
+_STEPS_HEAD: Final = ("", "step", "pod", "from", "to", "since its start or checkpoint")
 _CLOSED_HEAD: Final = ("placed", "by", "when", "on", "in the plan", "reason", "pods that wait", "such as")
 _NOT_JUDGED_HEAD: Final = ("pod", "reason")
 _WIDTH: Final = 640
@@ -63,7 +63,7 @@ def _finding(finding: AuditFinding, steps: Sequence[WitnessStep]) -> Iterator[st
         yield _bar(finding)
     if steps:
         rows = [_step(number, step) for number, step in enumerate(steps, start=1)]
-        yield _folded(f"The plan: {counted(len(steps), 'step')}", _table(_STEPS_HEAD, rows, numbers=(0, 5)))
+        yield _folded(f"The plan: {counted(len(steps), 'step')}", _table(_STEPS_HEAD, rows, numbers=(0,)))
     yield "</section>"
 
 
@@ -85,9 +85,8 @@ def _bar(finding: AuditFinding) -> str:
 
 
 def _step(number: int, step: WitnessStep) -> tuple[str, ...]:
-    leaves = step.action is not StepAction.PLACE
-    price, lost = (f"{step.price:,}", age(step.lost_seconds)) if leaves else ("", "")
-    return str(number), step.action.lower(), step.pod, step.from_node, step.node, price, lost
+    since = "" if step.action is StepAction.PLACE else age(step.lost_seconds)
+    return str(number), step.action.lower(), step.pod, step.from_node, step.node, since
 
 
 def _closed(answer: AuditAnswer) -> Iterator[str]:

@@ -15,7 +15,7 @@ from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
-_HEADER: Final = ("STEP", "DO", "POD", "FROM", "TO", "PRICE", "LOST WORK", "BY")
+_HEADER: Final = ("STEP", "DO", "POD", "FROM", "TO", "SINCE ITS START OR CHECKPOINT", "BY")
 
 
 def run_apply(source: SourceOptions, asked: ApplyQuery, output: str) -> None:
@@ -45,8 +45,7 @@ def show(answer: ApplyAnswer) -> None:
 
 def _row(number: int, applicable: ApplicableStep) -> tuple[str, ...]:
     step = applicable.step
-    leaves = step.action is not StepAction.PLACE
-    price, lost = (f"{step.price:,}", age(step.lost_seconds)) if leaves else ("", "")
+    since = "" if step.action is StepAction.PLACE else age(step.lost_seconds)
     policy = f"policy {applicable.policy}" if applicable.policy else "nobody"
     by = f"{policy}: {applicable.obstacle}" if applicable.obstacle else policy
-    return str(number), step.action.lower(), step.pod, step.from_node, step.node, price, lost, by
+    return str(number), step.action.lower(), step.pod, step.from_node, step.node, since, by

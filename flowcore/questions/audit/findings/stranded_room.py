@@ -1,4 +1,4 @@
-"""Room that is free and of no use: what is free of a resource where no more pods that ask for it fit.
+"""Room that is free and of no use: what stays free of a resource once no more pods that ask for it fit.
 
 The measure is one kind of pods: those that hold or ask for the most of the resource. So GPUs are stranded where no cpu
 is left beside them, and where fewer are free on a node than a pod asks for.
@@ -128,7 +128,7 @@ def _sentence(resource: str, like: str, stranded: int, freed: int, at_most: int,
     def some(amount: int) -> str:
         return short_amount(resource, amount)
 
-    here = f"free on nodes where no further pod like {like} fits: {some(stranded)} {resource}"
+    here = f"free once no more pods like {like} fit on any node: {some(stranded)} {resource}"
     if not at_most:
         return f"{here}; no plan makes any of it usable"
     made = "no plan was found that makes some of it usable"
