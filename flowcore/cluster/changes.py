@@ -34,19 +34,19 @@ class ClusterChanges(msgspec.Struct):
     """What changed since the last request: the cluster makes it, a request carries it, arrays take it over.
 
     Attributes:
-        nodes: nodes that are new or changed, without their reports.
+        nodes: nodes that are new or changed, without their reports. ``removed_nodes``: names of nodes that are gone.
         usage: the whole usage of each node whose usage changed, and of each new node.
         namespaces: labels of changed namespaces; None: the namespace is gone.
-        pod_deltas: signature, and by node name how many more (or fewer) such pods hold room there. Empty in a request,
-            which has them beside (planning/worker/messages.py).
+        pod_deltas: a signature, and for each node how many more (or fewer) pods of it hold room there. Empty in a
+            request, which has the differences beside (planning/worker/messages.py).
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         reports: of nodes whose report changed.
-        storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
-        services, removed_services: Services that are new or select other pods, and keys of those that are gone.
+        storage, removed_storage: storage objects that are new or changed, and keys of storage objects that are gone.
+        services, removed_services: Services that are new or select other pods, and keys of Services that are gone.
         measured: the measured use of each node where it has changed, and of each new node.
-        slices, device_classes, claims: new or changed objects about devices; the names, and for claims namespaces and
-            names, of those that are gone are in ``removed_...``.
-        takers: pods that are to take devices and whose claims may not say so yet; None: the same as before.
+        slices, device_classes, claims: objects about devices that are new or changed. ``removed_...``: names of objects
+            that are gone, and of claims namespaces and names.
+        takers: pods that are to get devices and whose claims may not say so yet; None: the same pods as before.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.
     """

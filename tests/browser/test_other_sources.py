@@ -243,7 +243,7 @@ def test_on_a_phone(context: BrowserContext, tmp_path: Path) -> None:
         view = watched(context, address)
         view.page.set_viewport_size({"width": 390, "height": 844})
         page = view.open("Flow")
-        label = page.locator("g.block.class text").filter(has_text="…").first
+        label = page.locator("g.block.pods text").filter(has_text="…").first
         expect(label).to_contain_text("company")
         header = page.locator("header").bounding_box()
         logo = page.locator(".brand img").bounding_box()

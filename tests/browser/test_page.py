@@ -107,14 +107,14 @@ def test_the_flow_draws_every_pod(view: Watched) -> None:
     """Blocks say how many pods they stand for: on the left all, on the right the placed ones and those left out."""
     page = view.open("Flow")
     flow = answer(view, "flow")
-    blocks = page.locator("g.block.class")
-    expect(blocks).to_have_count(len(flow["classes"]))
+    blocks = page.locator("g.block.pods")
+    expect(blocks).to_have_count(len(flow["sources"]))
 
     def pods(kind: str) -> int:
         labels = page.locator(f"g.block.{kind}").evaluate_all("all => all.map((each) => each.ariaLabel)")
         return sum(number(re.search(r", ([\d,]+) pods?(,|$)", label)[1]) for label in labels)
 
-    assert pods("class") == flow["pods"]
+    assert pods("pods") == flow["pods"]
     assert pods("group") == pods("node") == flow["placed"]
     assert pods("left") == flow["unplaced"] > 0
     widths = page.locator("path.link").evaluate_all("all => all.map((each) => +each.getAttribute('stroke-width'))")
@@ -133,9 +133,9 @@ def test_the_flow_regroups(view: Watched, of: str) -> None:
     """By the choice of the pods' side."""
     page = view.open("Flow")
     page.get_by_role("combobox", name="Pods by").select_option(of)
-    expected = {each["name"] for each in answer(view, f"flow?of={of}")["classes"]}
-    expect(page.locator("g.block.class")).to_have_count(len(expected))
-    labels = page.locator("g.block.class").evaluate_all("all => all.map((each) => each.ariaLabel)")
+    expected = {each["name"] for each in answer(view, f"flow?of={of}")["sources"]}
+    expect(page.locator("g.block.pods")).to_have_count(len(expected))
+    labels = page.locator("g.block.pods").evaluate_all("all => all.map((each) => each.ariaLabel)")
     assert all(any(label.startswith(f"{name}, ") for name in expected) for label in labels)
 
 
@@ -385,7 +385,7 @@ def test_every_view_by_keyboard(view: Watched) -> None:
         expect(link).to_have_attribute("aria-current", "page")
         expect(page.get_by_role("heading", level=1).first).to_be_visible()
     page = view.open("Flow")
-    first, second = (page.locator("g.block.class").nth(at) for at in range(2))
+    first, second = (page.locator("g.block.pods").nth(at) for at in range(2))
     expect(first).to_be_visible()
     expect(page.get_by_role("link", name="Flow", exact=True)).to_have_attribute("aria-current", "page")
     first.press("ArrowDown")

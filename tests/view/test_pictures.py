@@ -68,7 +68,7 @@ def answers(data: ViewData, context: AnswerContext) -> Iterator[msgspec.Struct]:
 
 def check_flow(answer: FlowAnswer, plan: PlanDocument) -> None:
     """All sums of a flow."""
-    sources, groups = {each.id: each for each in answer.classes}, {each.id: each for each in answer.groups}
+    sources, groups = {each.id: each for each in answer.sources}, {each.id: each for each in answer.groups}
     nodes = {each.id: each for each in answer.nodes}
     left, inwards, outwards, prices = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for each in answer.left:
@@ -79,7 +79,7 @@ def check_flow(answer: FlowAnswer, plan: PlanDocument) -> None:
         prices[side] += link.price
         outwards[link.source] += link.pods
         inwards[link.target] += link.pods
-    for source in answer.classes:
+    for source in answer.sources:
         assert source.pods == outwards[source.id] + left[source.id]
     for group in answer.groups:
         assert group.pods == inwards[group.id] == outwards[group.id]
@@ -89,7 +89,7 @@ def check_flow(answer: FlowAnswer, plan: PlanDocument) -> None:
     total = sum(each.price for each in plan.placements)
     assert answer.cost == total
     assert prices["groups"] == prices["nodes"] == total
-    assert sum(source.pods for source in answer.classes) == len(plan.pending)
+    assert sum(source.pods for source in answer.sources) == len(plan.pending)
     assert answer.placed == sum(group.pods for group in answer.groups) == len(plan.placements)
     assert answer.unplaced == sum(left.values()) == len(plan.unplaced)
 
@@ -113,10 +113,10 @@ def test_the_flow_adds_up(case: Case, by: str, of: str, most: int) -> None:
             patch.setattr(flow, name, most)
         small = answer_flow(data, FlowQuery(by=by, of=of), ALL)
     check_flow(small, plan)
-    assert len(small.classes) <= most
+    assert len(small.sources) <= most
     assert len(small.groups) <= most
     whole = answer_flow(data, FlowQuery(by=by, of=of), ALL)
-    assert sum(each.summed for each in small.classes) == len(whole.classes)
+    assert sum(each.summed for each in small.sources) == len(whole.sources)
     assert sum(each.summed for each in small.groups) == len(whole.groups)
     assert sum(each.summed for each in small.nodes) == len({each.node for each in plan.placements})
 

@@ -486,6 +486,6 @@ async def test_a_victim_says_for_whom_it_leaves_and_where_its_replacement_goes(p
 
 async def test_the_parameter_namespace_narrows_what_is_shown(preempted: Client) -> None:
     """Of an operation that knows no namespace only the pods of this one are listed, to the admin too."""
-    (narrowed,) = (await told(preempted, "all", "flow?namespace=batch"))["classes"]
-    (whole,) = (await told(preempted, "all", "flow"))["classes"]
+    (narrowed,) = (await told(preempted, "all", "flow?namespace=batch"))["sources"]
+    (whole,) = (await told(preempted, "all", "flow"))["sources"]
     assert (narrowed["name"], whole["name"]) == ("namespaces that you may not read", "replicaset/default/of-urgent")

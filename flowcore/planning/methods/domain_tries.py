@@ -20,9 +20,9 @@ _SHARE_IN_TURN = 4
 class DomainTries:
     """The tries of a search through all groups: to find a plan for each, and to find a better one than the first.
 
-    A namespace has half of those that others have not used, and a group half of what is left then, so that groups that
-    nothing helps leave some for others. In each round another group is in turn. It has tries of its own, so that those
-    before it in the order of groups cannot keep it waiting for ever.
+    A namespace may use half of the tries that other namespaces have not used, and a group half of what its namespace
+    has left. So groups that no domain helps leave tries for others. In each round it is another group's turn. That
+    group has tries of its own, so that groups before it in the order cannot keep it waiting for ever.
     """
 
     def __init__(self, keys: Mapping[int, str], objects: int, turn: int) -> None:
@@ -39,21 +39,21 @@ class DomainTries:
 
     @classmethod
     def of(cls, problem: Problem, groups: Iterable[int], objects: int) -> Self:
-        """Those of a round, for these of its groups."""
+        """The tries of a round, for some of its groups."""
         keys = {group: _key_of(problem, group) for group in groups}
         return cls(keys, objects, turn_of(problem.snapshot.now))
 
     @classmethod
     def for_all(cls, problem: Problem) -> Self:
-        """Those of a search in which nobody leaves, for all groups that choose domains."""
+        """The tries of a search in which no running pod leaves, for all groups that choose domains."""
         groups = problem.atomic_groups.all
         numbers = [n for n, group in enumerate(groups) if not (group.any_domain or group.unschedulable_reason)]
         return cls.of(problem, numbers, len(problem.snapshot.table.nodes))
 
     def begin(self, group: int) -> int:
         """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off."""
-        own = self._left_in_turn if group == self._in_turn else 0
-        return max(own, self._share(self._used, group), 0)
+        beside = self._left_in_turn if group == self._in_turn else 0
+        return max(beside, self._allowed(self._used, group), 0)
 
     def use(self, group: int, count: int) -> None:
         """Counts tries of a group that found nothing."""
@@ -64,22 +64,34 @@ class DomainTries:
 
     def for_better(self, group: int) -> int:
         """How many tries a group has for a better plan."""
-        return max(self._share(self._used_for_better, group), 0)
+        return max(self._allowed(self._used_for_better, group), 0)
 
     def use_for_better(self, group: int, count: int) -> None:
         """Counts tries of a group that looked for a better plan."""
         self._used_for_better[self._namespace(group)] += count
 
     def some_of(self, domains: Sequence[_T], most: int) -> list[_T]:
-        """As many domains as are tried: half of them the best, which come first; each of the others in some round."""
+        """The domains that are tried in this round.
+
+        Half of them are the best ones. The other half changes with each round, so that each domain is tried in some.
+
+        Args:
+            domains: the best first.
+            most: how many are tried at most.
+        """
         if len(domains) <= most:
             return list(domains)
         half = most // 2
         return [*domains[:half], *begun_at(list(domains[half:]), self._turn)[: most - half]]
 
-    def _share(self, used: Counter[str], group: int) -> int:
-        own = used[self._namespace(group)]
-        return ((self._most - used.total() + own) // 2 - own) // 2
+    def _allowed(self, used: Counter[str], group: int) -> int:
+        """How many tries a group may use.
+
+        Args:
+            used: tries that each namespace has used.
+        """
+        by_namespace = used[self._namespace(group)]
+        return ((self._most - used.total() + by_namespace) // 2 - by_namespace) // 2
 
     def _namespace(self, group: int) -> str:
         return _namespace(self._keys[group])
@@ -97,8 +109,8 @@ def _in_turn(keys: Mapping[int, str], turn: int) -> int:
         return -1
     # The rest says which of its groups: else a namespace would always have the same one in its turn.
     place, rest = divmod(turn * len(by_namespace), 2**32)
-    own = sorted(by_namespace[sorted(by_namespace)[place]])
-    return own[rest * len(own) >> 32][1]
+    groups = sorted(by_namespace[sorted(by_namespace)[place]])
+    return groups[rest * len(groups) >> 32][1]
 
 
 def _key_of(problem: Problem, group: int) -> str:

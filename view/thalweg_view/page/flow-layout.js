@@ -5,7 +5,7 @@ import { count, plural } from "./format.js";
 const TOP = 26;
 const BOTTOM = 10;
 const BLOCK = 12;
-/** Room for labels, in pixels: beside the classes and beside the nodes. */
+/** Room for labels, in pixels: beside the sources and beside the nodes. */
 const SIDES = [250, 190];
 /** Pixels below which a picture is narrow: labels need a larger part of it. */
 const NARROW = 640;
@@ -62,7 +62,7 @@ export function layFlow(flow, width, height, measure) {
 
 function toGraph(flow) {
   const nodes = [
-    ...flow.classes.map((each, order) => ({ id: each.id, name: each.name, note: each.policy && `policy ${each.policy}`, kind: "class", column: 0, order })),
+    ...flow.sources.map((each, order) => ({ id: each.id, name: each.name, note: each.policy && `policy ${each.policy}`, kind: "pods", column: 0, order })),
     ...flow.groups.map((each, order) => ({ id: each.id, name: each.name || "without the label", note: plural(each.nodes, "node"), kind: "group", column: 1, order })),
     ...flow.nodes.map((each, order) => ({ id: each.id, name: each.name, kind: "node", column: 2, order: order + groupOrder(flow, each) * 1e4 })),
   ];
@@ -70,7 +70,7 @@ function toGraph(flow) {
   const links = flow.links.map((each) => ({ source: each.from, target: each.to, value: each.pods, price: each.price / each.pods, left: false }));
   for (const each of flow.left) {
     if (!left.has(each.short)) left.set(each.short, { id: `left-${each.short}`, name: each.short, note: each.reason, kind: "left", column: 2, order: 1e9 + left.size });
-    links.push({ source: each.class, target: `left-${each.short}`, value: each.pods, price: 0, left: true });
+    links.push({ source: each.from, target: `left-${each.short}`, value: each.pods, price: 0, left: true });
   }
   nodes.push(...left.values());
   const merged = merge(links);

@@ -1,4 +1,4 @@
-// The flow: workloads or classes of pods to groups of nodes to nodes. Width is pods, colour is price.
+// The flow: from pods, by workload or otherwise, to groups of nodes to nodes. Width is pods, colour is price.
 import { useMemo, useState } from "./vendor/preact-hooks.js";
 import { useData, useShown } from "./data.js";
 import { clock, compact, count } from "./format.js";

@@ -123,7 +123,7 @@ function Table({ rounds }) {
       <table class="wide rounds">
         <thead><tr>
           <th>Round</th><th>Time</th><th class="number">Duration</th><th class="number">Placed</th><th class="number">Waiting</th>
-          <th class="number">Evicted</th><th class="number">Cost</th><th class="number">Lower bound</th><th class="number">Gap</th><th>Method</th>
+          <th class="number">Leave</th><th class="number">Cost</th><th class="number">Lower bound</th><th class="number">Gap</th><th>Method</th>
         </tr></thead>
         <tbody>
           ${order.map((at) => html`

@@ -42,12 +42,12 @@ class FlowQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
 
 
 class FlowSource(msgspec.Struct, frozen=True):
-    """Pods on the left.
+    """Planned pods that are one block on the left, by ``FlowQuery.of``.
 
     Attributes:
-        pods: how many were planned.
-        policy: name of the policy of all of them; "": there are several.
-        summed: how many classes (or policies, queues, ...) it stands for.
+        pods: how many pods the block has.
+        policy: name of the policy that governs all these pods; "": there are several.
+        summed: how many workloads (or classes, policies, queues, ...) the block stands for.
     """
 
     id: str
@@ -116,7 +116,7 @@ class FlowLeft(msgspec.Struct, frozen=True):
         reason: the sentence of one of them that may be seen; "": none may.
     """
 
-    source: str = msgspec.field(name="class")
+    source: str = msgspec.field(name="from")
     code: str
     short: str
     reason: str
@@ -126,17 +126,17 @@ class FlowLeft(msgspec.Struct, frozen=True):
 class FlowAnswer(Picture, frozen=True, rename="camel"):
     """A plan as a flow.
 
-    The pods of all classes are those of all links to groups plus those that are left. Links from groups have the same
-    sums as links to groups.
+    Each pod of a source is in one link to a group, or it is left. A group has as many pods in its links to nodes as in
+    the links that lead to it.
 
     Attributes:
         label: key of the label that groups the nodes; "": no node has one.
         pods, placed, unplaced: numbers of pods.
         cost: sum of all prices of placements.
-        classes: the left side.
-        groups: the middle.
+        sources: the pods, as blocks on the left side.
+        groups: groups of nodes, in the middle.
         nodes: the right side.
-        links: from the left to the middle, and from the middle to the right.
+        links: from sources to groups, and from groups to nodes.
         left: pods that stay pending.
     """
 
@@ -145,7 +145,7 @@ class FlowAnswer(Picture, frozen=True, rename="camel"):
     placed: int
     unplaced: int
     cost: int
-    classes: list[FlowSource]
+    sources: list[FlowSource]
     groups: list[FlowGroup]
     nodes: list[FlowNode]
     links: list[FlowLink]
@@ -166,7 +166,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Ids:
-    """Ids of the largest by name; all others share one."""
+    """The ids of blocks by name: the largest have one each, all others share one."""
 
     letter: str
     shown: dict[str, str] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class _Ids:
 
     @classmethod
     def of(cls, letter: str, counts: Mapping[str, int], most: int) -> _Ids:
-        """Ids of the ``most`` largest; of all, if there is at most one more."""
+        """Ids of the ``most`` largest blocks; of all blocks, if there is at most one more."""
         ordered = sorted(counts, key=lambda name: (-counts[name], name))
         kept = ordered if len(ordered) <= most else ordered[: most - 1]
         return cls(letter, {name: f"{letter}{number}" for number, name in enumerate(kept)}, len(ordered) - len(kept))

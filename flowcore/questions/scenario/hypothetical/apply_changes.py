@@ -97,7 +97,7 @@ def _apply(edits: Edits, change: Change, context: AnswerContext) -> list[str]:
             | DropPodRules()
             | HonorTaints()
         ):
-            change_pods.change(edits, change, context)
+            change_pods.change_spec(edits, change, context)
         case ReplaceDeviceSelector() | DropDeviceConstraint() | CountDevices():
             change_claims.change(edits, change, context)
         case RaiseCap():

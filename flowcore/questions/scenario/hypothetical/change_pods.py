@@ -9,7 +9,7 @@ import msgspec
 from flowcore.cluster.kinds import RESOURCE_CLAIMS
 from flowcore.model.pods import Pod
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.hypothetical.changed_pods import PodChange, changed
+from flowcore.questions.scenario.hypothetical.changed_specs import SpecChange, with_changed_spec
 from flowcore.questions.scenario.hypothetical.changes import MovePod
 from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.reading.edits import Edits
@@ -99,10 +99,10 @@ def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:
     edits.put_pod(moved, as_given=True)
 
 
-def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
+def change_spec(edits: Edits, change: SpecChange, context: AnswerContext) -> None:
     """Changes what a pod asks for.
 
     Raises:
         ModelError: there is no such pod, or it may not have a value that the change gives it.
     """
-    edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted), as_given=True)
+    edits.put_pod(with_changed_spec(find_pod(edits, change.pod, context), change), as_given=True)

@@ -25,7 +25,7 @@ from flowcore.questions.diagnosis.fixes.proposals.closed_pools import asked_devi
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Wanted
 from flowcore.questions.diagnosis.near_labels import missing_labels
 from flowcore.questions.scenario.hypothetical.change_nodes import STATE_TAINTS
-from flowcore.questions.scenario.hypothetical.changed_pods import changed
+from flowcore.questions.scenario.hypothetical.changed_specs import with_changed_spec
 from flowcore.questions.scenario.hypothetical.changes import (
     Change,
     DropNodeSelector,
@@ -98,7 +98,7 @@ class WithoutRule:
 
     def lift(self, wanted: Wanted) -> Wanted:
         """The pods without what is given up."""
-        return wanted.with_pod(changed(wanted.pod, self.change))
+        return wanted.with_pod(with_changed_spec(wanted.pod, self.change))
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
         """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
@@ -120,7 +120,7 @@ class LessRequested:
 
     def lift(self, wanted: Wanted) -> Wanted:
         """The pods without what is given up."""
-        return wanted.with_pod(changed(wanted.pod, Request(wanted.pod.key, self.resource, 0)))
+        return wanted.with_pod(with_changed_spec(wanted.pod, Request(wanted.pod.key, self.resource, 0)))
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
         """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""

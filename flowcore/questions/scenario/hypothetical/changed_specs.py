@@ -20,17 +20,17 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Tolerate,
 )
 
-PodChange = SetPriority | Tolerate | DropNodeSelector | ReplaceNodeLabel | Request | DropPodRules | HonorTaints
+SpecChange = SetPriority | Tolerate | DropNodeSelector | ReplaceNodeLabel | Request | DropPodRules | HonorTaints
 
 #: Fields of InterPodConstraints by the names that DropPodRules gives them.
 _RULES = {"affinity": "affinity", "antiAffinity": "anti_affinity", "spread": "spread"}
 
 
-def changed(pod: Pod, change: PodChange) -> Pod:
-    """The pod after a change.
+def with_changed_spec(pod: Pod, change: SpecChange) -> Pod:
+    """The pod with the spec that a change gives it.
 
     Raises:
-        ModelError: a value of the change is none that it may have.
+        ModelError: the pod may not have a value that the change gives it.
     """
     match change:
         case SetPriority(_, priority):
