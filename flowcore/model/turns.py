@@ -1,4 +1,4 @@
-"""Whose turn it is where a round has no time for all: another one's in each round, by its time alone."""
+"""Where a round has no time for all, they take turns: who comes first follows from the time of the round alone."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _MULTIPLIER: Final = 2_654_435_761
 
 
 def turn_of(now: float) -> int:
-    """A number below 2**32, another one in each round: where many take turns, it says whose turn it is."""
+    """A number below 2**32 that says whose turn it is. Each round has another one."""
     return spread(int(now * 1000))
 
 
 def spread(number: int) -> int:
-    """A number below 2**32. Steps of the clock, whatever their length, lead all over them."""
+    """A number below 2**32. The numbers of a clock, whatever its steps, lie all over these."""
     return number * _MULTIPLIER % 2**32
 
 
 def begun_at(items: list[_T], turn: int) -> list[_T]:
-    """The items in their order, from another one on at each turn.
+    """The items in their order, but each turn begins with another item.
 
     Args:
         turn: below 2**32.

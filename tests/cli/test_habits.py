@@ -114,6 +114,8 @@ def test_a_pipe_that_closes_ends_quietly(words: tuple[str, ...], dump: Path) -> 
     [
         ("what-if -f DUMP --drain", "worker-", ["worker-1", "worker-2", "worker-3"]),
         ("what-if -f DUMP --add-nodes 1 --like", "worker-3", ["worker-3"]),
+        ("headroom -f DUMP --like", "sh", ["shop/frontend-5d9f8-aaaaa"]),
+        ("headroom -f DUMP -n batch --like", "", ["nightly-0"]),
         ("why -f DUMP", "ba", ["batch/nightly-0"]),
         ("why -f DUMP", "job/", ["job/batch/nightly"]),
         ("why -f DUMP -n batch", "", ["job/nightly", "nightly-0"]),
@@ -128,7 +130,7 @@ def test_a_pipe_that_closes_ends_quietly(words: tuple[str, ...], dump: Path) -> 
     ],
 )
 def test_the_shell_completes_names(words: str, last: str, proposed: list[str], dump: Path, tmp_path: Path) -> None:
-    """Nodes, waiting pods and their workloads, namespaces, contexts; nothing where they cannot be had."""
+    """Nodes, pods, workloads of those that wait, namespaces, contexts; nothing where they cannot be had."""
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     contexts = [{"name": name, "context": {"cluster": "c", "user": ""}} for name in ("production", "staging")]
     config = {"kind": "Config", "clusters": [cluster], "contexts": contexts, "current-context": "staging", "users": []}

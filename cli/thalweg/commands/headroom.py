@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thalweg import options
+from thalweg.sources import completion
 
 if TYPE_CHECKING:
     from thalweg.sources.source import SourceOptions
@@ -18,7 +19,8 @@ _SCALE_UPS, _UNNEEDED = 3, 10
 
 @click.command()
 @options.source()
-@click.option("--like", metavar="[NAMESPACE/]POD", default="", help="Count pods like this one, waiting or running.")
+@click.option("--like", metavar="[NAMESPACE/]POD", default="", shell_complete=completion.pods,
+              help="Count pods like this one, waiting or running.")  # fmt: skip
 @click.option("--cpu", metavar="AMOUNT", help="Count pods that request so much cpu, such as 500m.")
 @click.option("--memory", metavar="AMOUNT", help="... and so much memory, such as 4Gi.")
 @click.option("--gpu", metavar="COUNT", help="... and so many nvidia.com/gpu.")

@@ -65,6 +65,17 @@ def _namespaces(context: click.Context) -> Iterator[str]:
         yield from (pod["metadata"].get("namespace") or "default" for pod in _objects(context, "Pod"))
 
 
+def _pods(context: click.Context) -> Iterator[str]:
+    """All pods, as ``--like`` takes them."""
+    namespace = context.params.get("namespace") or ""
+    for item in _objects(context, "Pod"):
+        name, of_pod = item["metadata"]["name"], item["metadata"].get("namespace") or "default"
+        if not namespace:
+            yield f"{of_pod}/{name}"
+        elif of_pod == namespace:
+            yield str(name)
+
+
 def _targets(context: click.Context) -> Iterator[str]:
     """Waiting pods, and the workloads of waiting pods, as ``why`` takes them."""
     from flowcore.api import Interner, WirePod, to_pod  # noqa: PLC0415 - help must be instant
@@ -98,5 +109,6 @@ def _contexts(context: click.Context) -> Iterator[str]:
 
 nodes = _quietly(lambda context: _names(context, "Node"))
 namespaces = _quietly(_namespaces)
+pods = _quietly(_pods)
 targets = _quietly(_targets)
 contexts = _quietly(_contexts)
