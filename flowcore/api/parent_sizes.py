@@ -333,7 +333,7 @@ class _KubeflowSpec(Wire):
 
     @property
     def replica_specs(self) -> tuple[str, _ReplicaSpecs]:
-        """Those that are given, and the name of their field."""
+        """The name of the field that gives specs of replicas, and these specs."""
         given = {
             "pytorchReplicaSpecs": self.pytorch_replica_specs,
             "tfReplicaSpecs": self.tf_replica_specs,

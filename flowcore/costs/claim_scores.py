@@ -92,7 +92,7 @@ class ClaimCosts:
 
     @property
     def parts(self) -> tuple[ScoreCosts, ...]:
-        """Those that there are."""
+        """The costs that there are: of devices, of storage."""
         return tuple(each for each in (self.devices, self.storage) if each is not None)
 
     @property

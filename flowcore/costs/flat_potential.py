@@ -9,7 +9,7 @@ from flowcore.model.cost_policy import CostWeights
 
 
 class FlatPotential:
-    """These methods of a CostModel for nodes whose cost does not depend on their load."""
+    """The methods of a CostModel about load, for nodes whose cost does not depend on their load."""
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """float64[...]: potential of nodes with this load."""

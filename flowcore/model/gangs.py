@@ -13,7 +13,7 @@ from flowcore.model.pods import PodClass
 
 
 class PodsToCome(msgspec.Struct, frozen=True, gc=False):
-    """So many equal pods that do not exist yet.
+    """Equal pods that do not exist yet, and how many they are.
 
     Attributes:
         owed: how many pods like these are to come of other gangs of the namespace, which run already.

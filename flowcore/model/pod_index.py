@@ -160,7 +160,7 @@ class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Those of other pods that are not being deleted."""
+    """The pods of another match that are not being deleted."""
 
     pods: AffinityMatch | ConstraintMatch
 
@@ -247,7 +247,7 @@ class PodIndex:
     def with_changes(
         self, placed: Iterable[tuple[str, PodSignature]], gone: Iterable[tuple[str, PodSignature]] = ()
     ) -> PodIndex:
-        """These and more pods, less some of them, by node name and kind.
+        """The index with more pods, and less some of its own.
 
         Costs what is placed and gone, and holds until these change.
         """

@@ -11,6 +11,7 @@ from support.repository import PACKAGES, python_files
 #: Symbols of the formulas of cost models.
 _SYMBOLS = {"room_cpu", "room_mem", "u_cpu", "u_mem"}
 _QUOTED_NAME = re.compile(r"``([a-z_][a-z0-9_]*)``")
+_NO_SUBJECT = re.compile(r"(?:Of )?(?:those|these|them|as many|so many)\b", re.IGNORECASE)
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -67,6 +68,17 @@ def test_no_docstring_only_points_elsewhere(trees: dict[Path, ast.AST]) -> None:
         if str(docstring.value).startswith("See ")
     ]
     assert not pointers, "\n".join(pointers)
+
+
+def test_a_docstring_names_its_subject(trees: dict[Path, ast.AST]) -> None:
+    """Who reads one beside a name wants the noun: nodes, pods, tries, not "those" or "so many"."""
+    pronouns = [
+        f"{path}:{docstring.lineno}: {docstring.value!r}"
+        for path, tree in trees.items()
+        for docstring in docstrings(tree)
+        if _NO_SUBJECT.match(str(docstring.value))
+    ]
+    assert not pronouns, "\n".join(pronouns)
 
 
 @pytest.mark.parametrize(

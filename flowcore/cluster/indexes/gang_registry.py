@@ -337,7 +337,7 @@ class GangRegistry:
         return bool(self.lacking((key,), reserved, besides))
 
     def lacking(self, keys: Iterable[GangKey], reserved: Container[str], besides: str = "") -> list[GangKey]:
-        """Those of some gangs that lack pods (``lacks_pods``). Each gang is looked at once, whoever names it."""
+        """The gangs, of some, that lack pods (``lacks_pods``). Each gang is looked at once, whoever names it."""
         is_short = cache(lambda gang: self._lacks_pods(gang, reserved, besides))
 
         @cache

@@ -125,7 +125,7 @@ class NetworkPods:
         return sum(len(group.domains) for group in self.groups)
 
     def with_choices(self, most: int, capacity: FreeCapacity, now: float) -> NetworkPods:
-        """So many domains are chosen at most: groups by turns as ``limited`` takes them.
+        """The same pods with ``most`` domains to choose at most: groups take turns as in ``limited``.
 
         At half of the times the turns begin elsewhere, so that groups which the network never places keep no other
         waiting for ever. Groups that have no room even by themselves are the last.
@@ -147,7 +147,9 @@ class NetworkPods:
         return replace(self._of({*range(len(self.classes))} - late.keys()), late=(*self.late, *of_group))
 
     def limited(self, most: int) -> NetworkPods:
-        """So many classes at most, groups with all of theirs or none: namespaces in turn, each with its dearest first.
+        """The pods of ``most`` classes at most: namespaces take turns, each with its dearest class first.
+
+        A group has all of its classes among them, or none.
 
         Groups that are begun come before that. So nobody's labels take the network's time from the pods of others.
         """

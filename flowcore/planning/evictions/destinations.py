@@ -137,7 +137,7 @@ class Destinations:
         return usable
 
     def passing(self, resident: int, nodes: Int64s) -> Int64s:
-        """Those of some usable nodes that every filter lets a resident's replacement in, in the same order."""
+        """The nodes, of some usable ones, on which every filter lets a resident's replacement, in the same order."""
         state, (plain, _) = self._state, self.allowed(resident)
         if plain or not len(nodes):
             return nodes

@@ -300,7 +300,7 @@ class _EvictionRound:
             self._problem.charge([pod for waiting in level for _, pods in waiting.demands for pod in pods])
 
     def _beside_domains(self, level: Sequence[Waiting]) -> list[Waiting]:
-        """Those of them but groups that choose a domain and found none: nothing of the plan is for them."""
+        """The groups of a level without those that choose a domain and found none: nothing of the plan is for these."""
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
         return [each for each in level if not each.needs_domain or each.demands[0][1][0].key in arrived]
 

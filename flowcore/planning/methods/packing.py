@@ -1,4 +1,4 @@
-"""As many pods as possible, whatever they cost on their nodes: an integer program over demands and nodes (CP-SAT).
+"""A plan of the most pods, whatever they cost on their nodes: an integer program over demands and nodes (CP-SAT).
 
 Leaving a pod pending costs far more than any node, so capacity decides first where it is short. Without the costs of
 nodes the program is much easier: most instances of some hundred pairs are solved to the optimum in a tenth of a second.

@@ -58,7 +58,7 @@ class FlowSupply:
 
 
 def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[FlowSupply]:
-    """Those of the demands that have pods left and room for any.
+    """The supplies of demands that have pods left and room for one of them.
 
     Args:
         remaining: how many pods of each demand still go.

@@ -81,7 +81,7 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def counted_nodes(size: float, *, up: bool = False) -> str:
-    """So many mean nodes, for people: "12.5 nodes".
+    """A number of mean nodes, for people: "12.5 nodes".
 
     Args:
         up: rounded up; else down.

@@ -200,7 +200,7 @@ def _drained_capacity(snapshot: Snapshot, priority: int) -> Int64s:
 
 
 def _within_share(commits: Sequence[Commit], problem: Problem, share: int) -> tuple[Commit, ...]:
-    """As many of the pods as request at most ``share`` percent of each resource of all nodes."""
+    """The first pods of some commits that request at most ``share`` percent of each resource of all nodes."""
     remaining = np.maximum(problem.snapshot.allocatable, 0).astype(np.float64).sum(axis=0) * share / 100
     kept = []
     for commit in commits:

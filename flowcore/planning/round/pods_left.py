@@ -304,7 +304,7 @@ class _Leaving:
 
     @classmethod
     def of(cls, problem: Problem, snapshot: Snapshot) -> _Leaving:
-        """Those of a snapshot."""
+        """The pods of a snapshot that may leave or move."""
         room, running, index = snapshot.free.copy(), snapshot.running, snapshot.table.index
         if running is None:
             return cls(False, np.maximum(room, 0), ())

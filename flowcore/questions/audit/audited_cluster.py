@@ -120,7 +120,7 @@ class AuditedCluster:
 
     @cached_property
     def movable(self) -> tuple[RunningPod, ...]:
-        """Those that plans of a bound may move: more than a witness moves, which keeps budgets and gangs too."""
+        """The pods that plans of a bound may move: more than a witness moves, which keeps budgets and gangs too."""
         cluster = self.scenario.cluster
         pods = cluster.pods
         return tuple(

@@ -151,7 +151,7 @@ class _FitsWithout:
 def _on_node(
     fits: _FitsWithout, node: str, placed: Sequence[Placement], groups: Mapping[str, Sequence[Placement]]
 ) -> Takers | None:
-    """Those of a node that have to be left, cheapest first; a gang's pods with the rest of what the gang needs."""
+    """The placements of a node that have to be left, cheapest first; a gang's pods with the rest of what it needs."""
 
     def price(placement: Placement) -> int:
         others = groups.get(placement.atomic_group, ()) if not placement.optional else ()

@@ -171,7 +171,7 @@ def _leaving_sentence(moved: int, evicted: int, for_one: str, for_more: str) -> 
 
 
 def ungoverned_pods(scenario: Scenario, keys: Iterable[str]) -> Ungoverned:
-    """Those of these waiting pods that no policy governs; where nobody acts for any pod, too.
+    """The pods, of some that wait, that no policy governs; also where nobody acts for any pod.
 
     Args:
         keys: of waiting pods; those that the scenario does not know count as governed.

@@ -36,7 +36,7 @@ def reached_node(node: Node, extended_resources: tuple[str, ...] = ()) -> Reache
 
 
 def offered_by(node: Node, extended_resources: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of some extended resources that a node offers itself."""
+    """The extended resources, of some, that a node offers itself."""
     return tuple(name for name, amount in node.allocatable if amount > 0 and name in extended_resources)
 
 

@@ -159,7 +159,7 @@ class PlannedAttachments:
         return copied
 
     def put(self, row: int, pods: Iterable[Volumes]) -> None:
-        """These are all pods that come to a node."""
+        """Sets which pods come to a node: all of them."""
         coming: dict[str, str] = {}
         for volumes in pods:
             coming |= limited_attachments(volumes, self._storage)

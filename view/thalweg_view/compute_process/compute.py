@@ -158,7 +158,7 @@ def _read(source: FileIO) -> StatePiece | NewRound | OperationRequest | None:
 
 
 def _bytes(source: FileIO, number: int) -> bytes | None:
-    """So many bytes; None: there are fewer."""
+    """The next ``number`` bytes; None: there are fewer."""
     read = bytearray()
     while len(read) < number:
         piece = source.read(number - len(read))

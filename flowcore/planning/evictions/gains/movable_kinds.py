@@ -209,7 +209,7 @@ def _kinds(
 
 
 def _in_turn(kinds: list[_MovableKey], members: Sequence[Int64s], residents: Residents, turn: int) -> list[_MovableKey]:
-    """As many as a round looks at: one of each namespace, then the next of each, each begun elsewhere at other turns.
+    """The kinds that a round looks at: one of each namespace, then the next one of each. Each turn begins elsewhere.
 
     Args:
         members: numbers of the residents of each, all of one namespace.

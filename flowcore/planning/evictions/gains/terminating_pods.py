@@ -32,7 +32,7 @@ class TerminatingPods:
 
     @classmethod
     def of(cls, snapshot: Snapshot, running: RunningPods) -> Self:
-        """Those of a snapshot."""
+        """The terminating pods of a snapshot."""
         index = snapshot.table.index
         room, counted = np.zeros_like(snapshot.used), np.zeros_like(snapshot.non_zero_requested)
         unsettled = np.zeros(len(index), dtype=np.bool_)

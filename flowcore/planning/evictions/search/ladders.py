@@ -58,7 +58,11 @@ class NodeBounds:
 
     @classmethod
     def unknown(cls, count: int) -> NodeBounds:
-        """Of so many nodes, none of which suffices as far as is known."""
+        """The bounds of nodes of which none suffices as far as is known.
+
+        Args:
+            count: how many nodes there are.
+        """
         suffices, numbers = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
         return cls(suffices, numbers, np.zeros(count), numbers.copy())
 
@@ -70,7 +74,11 @@ class NodeBounds:
         self.count[rows] = others.count
 
     def best_first(self, possible: Bools) -> Bounds:
-        """Those of nodes that suffice and are possible, bool[N], where these are the bounds of all nodes."""
+        """The bounds of the nodes that suffice and are possible, the best first. These are the bounds of all nodes.
+
+        Args:
+            possible: bool[N].
+        """
         nodes = np.nonzero(possible & self.suffices)[0]
         nodes = nodes[np.lexsort((self.total[nodes], self.priority[nodes]))]
         return Bounds(nodes, self.priority[nodes], self.total[nodes], self.count[nodes])

@@ -228,7 +228,7 @@ def _moves_alone(pod: RunningPod) -> bool:
 
 
 def in_legal_order(moves: Sequence[PodMove], begun: Snapshot) -> list[PodMove]:
-    """Those moves that can be made one after the other, in an order in which each pod has room before it leaves."""
+    """The moves that can be made one after the other, in an order in which each pod has room before it leaves."""
     free, ordered, left = begun.free.copy(), list[PodMove](), [*moves]
     amounts = {move.pod.key: begun.vector(move.pod.pod_class.requests) for move in moves}
     while left:

@@ -219,13 +219,13 @@ def _of_class(pod: UnplacedCase, claim: Claim) -> list[PersistentVolume]:
 
 
 def _not_taken(volumes: Sequence[PersistentVolume], claim: Claim) -> list[PersistentVolume]:
-    """Those that are kept for no other claim."""
+    """The volumes that are kept for no other claim."""
     free = (each for each in volumes if each.claim is None or each.claim.is_to(claim))
     return [each for each in free if each.available or each.claim is not None]
 
 
 def _suiting(volumes: Sequence[PersistentVolume], claim: Claim) -> list[PersistentVolume]:
-    """Those that a claim may have, on whatever node."""
+    """The volumes that a claim may have, on whatever node."""
     return [
         each
         for each in _not_taken(volumes, claim)

@@ -81,7 +81,7 @@ def unneeded_nodes(
 def most_together(
     candidates: Sequence[str], most: int, attempt: Callable[[Sequence[str]], T | None], may_go_on: Callable[[], bool]
 ) -> tuple[list[str], T | None]:
-    """As many nodes as trials show to go together, and what the last trial of these gave; None: none does.
+    """Nodes that may all go together, as trials show, and what the last trial of these gave; None: no node may go.
 
     The longest beginning of the candidates that goes is looked for, by doublings and halvings. The next candidate does
     not go with it, and is left out. Then the rest follows.

@@ -24,7 +24,7 @@ class WorkloadCount(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def waiting(self) -> int:
-        """Those without a node."""
+        """How many of its pods have no node."""
         return self.pods - self.placed
 
 

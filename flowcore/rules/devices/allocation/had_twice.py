@@ -30,7 +30,7 @@ class PoolAmounts:
 
     @classmethod
     def of(cls, pool_id: PoolId, slices: Collection[ResourceSlice]) -> PoolAmounts:
-        """Those of a pool; nothing if nobody knows what there is, since its slices are not complete."""
+        """The amounts of a pool; nothing if nobody knows what there is, since its slices are not complete."""
         pool = whole_pool(pool_id, slices)
         if pool is None:
             return cls()

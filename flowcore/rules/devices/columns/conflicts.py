@@ -154,7 +154,7 @@ class Conflicts:
         return _lowest_priorities(self._snapshot)
 
     def needy(self, askings: Iterable[Asking], columns: Columns) -> set[Asking]:
-        """Those without columns that get devices only if pods of lower priorities leave, of the first so many."""
+        """The first askings without columns that get devices only if pods of lower priorities leave."""
         candidates = (
             asking
             for asking in askings

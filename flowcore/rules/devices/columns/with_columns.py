@@ -182,11 +182,11 @@ class _PodsOf:
         self._pods: dict[int, list[PendingPod]] = {}
 
     def of(self, claimed: Claimed) -> list[PendingPod]:
-        """Those that wait; none if all of them are on their way."""
+        """The pods of some claims that wait; none if all of them are on their way."""
         return self._pods.setdefault(id(claimed), [])
 
     def askings(self, claimed: Iterable[Claimed], preemption: Preemption) -> list[Asking]:
-        """Those that wait, by what they are to get and by priority."""
+        """The pods that wait, by what they are to get and by priority."""
         return askings_of(((each, self.of(each)) for each in claimed), preemption)
 
 

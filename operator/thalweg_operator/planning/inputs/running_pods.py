@@ -146,7 +146,7 @@ class RunningPodsTracker:
         return changes
 
     def _leaving(self, keys: Collection[str]) -> list[Pod]:
-        """Those of these pods that run, and that are about to leave."""
+        """The pods, of some, that run and that are about to leave."""
         pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
         return [pod for pod in pods if is_running(self._cluster, pod) and not self._may_leave(pod.key)]
 

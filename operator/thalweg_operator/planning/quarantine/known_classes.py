@@ -25,7 +25,7 @@ class KnownClasses:
         return _short(pod_class) in self._classes
 
     def planned(self, classes: Iterable[tuple[Hashable, ...]]) -> None:
-        """These could be planned. A class begins with its namespace."""
+        """Notes that these classes could be planned. A class begins with its namespace."""
         for key in map(_short, classes):
             self._classes.pop(key, None)
             self._classes[key] = None

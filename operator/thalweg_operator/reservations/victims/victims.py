@@ -115,7 +115,7 @@ def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
 
 
 def _awaiting(state: VictimsState, keys: Iterable[str]) -> Iterator[list[Reservation]]:
-    """Those of these pods that wait for victims, with their groups: each group once, and none of which more may come.
+    """The reservations of pods that wait for victims, each group once, but no group of which more pods may come.
 
     What is given up meanwhile is left out.
     """

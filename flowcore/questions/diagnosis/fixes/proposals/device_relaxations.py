@@ -79,7 +79,7 @@ class FewerDevices:
         """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
 
     def settle(self, site: Site) -> list[Change]:
-        """As many devices as some node has for one pod."""
+        """The changes that ask for no more devices than some node has for one pod."""
         asked = _request(site.wanted.claims[self.change.claim], self.change.request)
         least, most = 1, 1 if asked is None else asked.count - 1
         while least < most:

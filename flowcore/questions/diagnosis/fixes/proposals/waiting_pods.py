@@ -58,7 +58,7 @@ class Wanted:
 
 
 def wanted_pods(scenario: Scenario, keys: Sequence[str]) -> tuple[Wanted, ...]:
-    """These waiting pods, those that are alike together."""
+    """The waiting pods of some keys; pods that are alike are together."""
     governed = GovernedScenario(scenario)
     alike: dict[tuple[object, ...], list[Pod]] = {}
     for key in keys:

@@ -122,7 +122,7 @@ class DeviceClaimRecords:
     def had_twice(
         self, claims: Iterable[PlannedClaim], objects: DeviceObjects
     ) -> Iterator[tuple[PlannedClaim, DeviceId]]:
-        """Those of a pod's claims that have, or are to get, devices that other claims have too, as the watch shows.
+        """The claims of a pod that have, or are to get, devices that other claims have too, as the watch shows.
 
         What was planned, and by whom, does not count: also an operator that has just started knows it.
         """
