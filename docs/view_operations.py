@@ -22,7 +22,6 @@ _PLAIN = {
     "delivery": "of the policy.",
     "from": "the node that it leaves.",
     "generation": "of the state that the answer is of.",
-    "kind": "of eviction.",
     "lowerBound": "no plan costs less.",
     "method": "that made the plan.",
     "name": "its name.",
@@ -87,6 +86,9 @@ def summary_of(struct: type) -> str:
 def rows_of(struct: type[msgspec.Struct], prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     """Path, type and meaning of each field; fields of structs in it follow it."""
     texts, hints = _texts(struct), typing.get_type_hints(struct, include_extras=False)
+    config = struct.__struct_config__
+    if config.tag is not None:  # one of several structs
+        yield f"{prefix}{config.tag_field}", f'"{config.tag}"', summary_of(struct)
     for field in msgspec.structs.fields(struct):
         path, hint = prefix + field.encode_name, hints[field.name]
         default = _default(field)

@@ -143,3 +143,15 @@ def test_label_values_of_metrics() -> None:
     assert found, "nothing was found"
     for value in found:
         assert f"`{value}`" in page, value
+
+
+def test_every_key_of_an_answer_is_explained() -> None:
+    """Of commands and of the view's API: for who does not read the code, so no meaning is the name of a class."""
+    pages = {name: (REFERENCE / name).read_text() for name in ("json-output.md", "view-api.md")}
+    unexplained = [
+        f"{name}: {key}"
+        for name, page in pages.items()
+        for key, meaning in re.findall(r"^\| `([^`]+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE)
+        if not re.sub(r"Default: .*$", "", meaning).strip() or meaning.startswith("See `")
+    ]
+    assert not unexplained

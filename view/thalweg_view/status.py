@@ -50,6 +50,7 @@ class StatusEviction(msgspec.Struct, frozen=True, rename="camel"):
     """A running pod that leaves its node by the newest round.
 
     Attributes:
+        kind: why it leaves.
         to: where room for its replacement is reserved; "": nowhere.
         acts: whether it is carried out; not so if it leaves for pods that are only observed.
     """

@@ -36,7 +36,7 @@ class AuditQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Asks what placement costs.
 
     Attributes:
-        most_moves: of the plan of each finding.
+        most_moves: how many pods the plan of each finding may move at most.
     """
 
     most_moves: int = 100
@@ -54,8 +54,9 @@ class AuditAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     Attributes:
         now: the moment that it is for; "": unknown.
-        nodes, running: numbers of nodes, and of pods on them.
-        most_moves: see ``AuditQuery``.
+        nodes: how many nodes there are.
+        running: how many pods run on them.
+        most_moves: how many pods the plan of each finding may move at most.
         findings: what could be better.
         plans: the steps of each witness, by its name.
         closed: whose placements closed the rooms of pods that the plans run.

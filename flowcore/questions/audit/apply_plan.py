@@ -31,7 +31,7 @@ class ApplyQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
     Attributes:
         plan: the finding that it is of, such as EmptyNodes or StrandedRoom/memory.
-        most_moves: see ``AuditQuery``.
+        most_moves: how many pods the plan may move at most.
     """
 
     plan: str
@@ -59,7 +59,8 @@ class ApplyAnswer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         sentence: of the finding.
         reason: what policies must move pods for.
         limits: sentences about limits of policies that the plan exceeds: it takes several rounds or hours.
-        unknown, warnings: see ``AuditAnswer``.
+        unknown: what the dump does not tell of the plan.
+        warnings: sentences about what may change the answer.
     """
 
     now: str

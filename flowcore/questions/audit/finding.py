@@ -46,6 +46,7 @@ class WitnessStep(
     """One step of a witness.
 
     Attributes:
+        action: what is done to the pod.
         pod: ``namespace/name``.
         node: where it goes; "": nowhere.
         from_node: where it ran; "": it waited.
@@ -105,6 +106,7 @@ class AuditFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One finding.
 
     Attributes:
+        kind: what is counted.
         now: how many there are now: pods that wait, gangs that wait, nodes that hold pods, what is free of a resource.
         at_least: by how many fewer there are once the witness is carried out.
         at_most: no plan does better.

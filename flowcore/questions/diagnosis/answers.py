@@ -67,6 +67,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         pod: its key; of a target with several pods the first that waits for the commonest reason.
+        kind: what kind of reason it is.
         text: the reason, as the condition and the Event of the pod carry it.
         fixes: the cheapest first.
         evidence: sentences that prove the reason.

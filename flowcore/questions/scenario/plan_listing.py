@@ -100,6 +100,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     """A running pod that leaves its node.
 
     Attributes:
+        kind: why it leaves.
         for_pods: whom it leaves for.
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.

@@ -88,7 +88,7 @@ class WorkloadEvictions(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         workload: ``kind/namespace/name``.
-        kind: of eviction.
+        kind: why they leave.
         for_workloads: the workloads that they leave for.
         pods: how many leave.
         moved: of these, how many have room reserved on another node.

@@ -45,6 +45,7 @@ class FlowSource(msgspec.Struct, frozen=True):
     """Planned pods that are one block on the left, by ``FlowQuery.of``.
 
     Attributes:
+        id: of the block, as links name it.
         pods: how many pods the block has.
         policy: name of the policy that governs all these pods; "": there are several.
         summed: how many workloads (or classes, policies, queues, ...) the block stands for.
@@ -61,6 +62,7 @@ class FlowGroup(msgspec.Struct, frozen=True):
     """Nodes with the same value of the label.
 
     Attributes:
+        id: of the block, as links name it.
         name: the value; "": nodes without the label.
         nodes: how many there are.
         pods: how many pods go there.
@@ -78,6 +80,7 @@ class FlowNode(msgspec.Struct, frozen=True):
     """A node that pods go to.
 
     Attributes:
+        id: of the block, as links name it.
         group: id of its group.
         pods: how many pods go there.
         summed: how many nodes it stands for.
@@ -114,6 +117,7 @@ class FlowLeft(msgspec.Struct, frozen=True):
         code: code of the reason.
         short: what they wait for, in a few words.
         reason: the sentence of one of them that may be seen; "": none may.
+        pods: how many wait for that.
     """
 
     source: str = msgspec.field(name="from")

@@ -19,6 +19,7 @@ class GangRow(msgspec.Struct, rename="camel"):
 
     Attributes:
         gang: as its users know it, such as "PodGroup ml/train".
+        namespace: of its pods.
         pods: keys of some of its pods that wait, for links.
         min_member: how many of its pods run at once, or none; null: unknown.
         running: number of its pods with a node.
@@ -41,7 +42,11 @@ class GangRow(msgspec.Struct, rename="camel"):
 
 
 class GangsAnswer(Picture, frozen=True, rename="camel"):
-    """The gangs of the namespaces that may be seen: those that wait first, then by name."""
+    """The gangs of the namespaces that may be seen.
+
+    Attributes:
+        gangs: those that wait first, then by name.
+    """
 
     gangs: list[GangRow]
 

@@ -16,7 +16,12 @@ from thalweg_view.view_data import ViewData
 
 
 class PodQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which pod; ``round``: number of a round; 0: the newest."""
+    """Which pod.
+
+    Attributes:
+        namespace: of the pod.
+        round: number of a round; 0: the newest.
+    """
 
     namespace: str
     name: str
@@ -27,16 +32,23 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     """A pod.
 
     Attributes:
+        round: number of the round; 0: there was none yet.
         pod: ``namespace/name``.
         state: "Running" (it has a node), "Planned" (the round has a node for it), "Waiting", or "Finished".
         requests: amounts by resource (flowcore/model/resources.py).
+        gangs: that it is of, as its users know them.
+        created: seconds since the epoch when it was created.
         since: seconds since the epoch since when it could be placed; 0: unknown.
         node: where it runs, or is planned to go; "": nowhere.
         price: of the planned placement.
-        position, code, reason: see ``waiting.WaitingPod``.
-        victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
+        position: its place among the pods that the round left, in the planner's order, from 1; 0: it was not planned.
+        code: why it waits, in one word; "": it does not.
+        reason: why it waits, leaves or is to move, in a sentence; "": there is nothing to say.
+        victims: keys of the pods that leave for it and that may be seen.
+        other_victims: how many other pods leave for it.
         leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
-        leaves_for: keys of the pods that it leaves for and that may be seen; ``leaves_for_others``: how many others.
+        leaves_for: keys of the pods that it leaves for and that may be seen.
+        leaves_for_others: how many other pods it leaves for.
         leaves_to: the node where room for its replacement is reserved; "": none.
         claims: to devices, of the newest state.
         ungoverned: who binds it, if no policy governs it and it has no node; "": a policy does.

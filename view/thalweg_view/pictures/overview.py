@@ -48,6 +48,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
         nodes, running: numbers of nodes, and of pods with a node.
         waiting: number of pods that the round leaves without a node, and of those that it did not plan.
         codes: how many pods wait for which code of reason, the most first.
+        resources: each resource over all nodes.
         round: the round in the timeline; None: there was none yet.
         rounds: number of rounds in the timeline.
         counts: all pods without a node now: those of ``waiting``, and those that the round gives a node.

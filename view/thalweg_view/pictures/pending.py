@@ -55,7 +55,8 @@ class PendingAnswer(Picture, frozen=True, rename="camel"):
         total: how many pods match and may be seen.
         codes: how many of these wait for which code of reason, the most first.
         short: how many of these wait for what, in a few words, the most first.
-        workloads: the same pods by workload, those of which the most wait first; at most 1000 workloads.
+        items: the pods of the part that is asked for.
+        workloads: all pods that match by workload, those of which the most wait first; at most 1000 workloads.
         workload_count: how many workloads there are.
     """
 

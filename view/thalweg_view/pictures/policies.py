@@ -26,7 +26,8 @@ class PolicyRow(msgspec.Struct, rename="camel"):
         constraints: kind, name and topology key, in words.
         running: number of pods with a node that it governs; None: unknown.
         waiting: number of pods without a node, once the round's plan is carried out.
-        placed, left: of the pods that the round planned, how many it placed, and how many stay pending.
+        placed: how many of its pods the round placed.
+        left: how many of its pods the round left pending.
         price: sum of the prices of the placements.
         held: where new pods wait and why, with ``waiting: Auto``; "": not known, or the policy says it.
     """
@@ -58,8 +59,15 @@ class QueueRow(msgspec.Struct, rename="camel"):
 
     Attributes:
         parent: name of the queue above it; "": none.
-        guarantee, limit, used: amounts by resource.
-        placed, waiting: of its own pods that the round planned, how many it placed, and how many stay pending.
+        weight: by which it shares what the queue above it has.
+        guarantee: amounts by resource that are its own.
+        limit: amounts by resource that it may use at most.
+        used: amounts by resource that its pods hold.
+        used_share: the largest part that its pods hold of what all queues can have of a resource.
+        fair_share: the part that it is due.
+        borrowed_share: the part that it would give back if all queues asked for more than they are due.
+        placed: how many of its own pods the round placed.
+        waiting: how many of its own pods the round left pending.
     """
 
     name: str

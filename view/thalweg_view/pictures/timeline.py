@@ -10,7 +10,11 @@ from thalweg_view.view_data import ViewData
 
 
 class RoundsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``last``: number of newest rounds; 0: all that are kept."""
+    """Which rounds.
+
+    Attributes:
+        last: number of newest rounds; 0: all that are kept.
+    """
 
     last: int = 0
 
@@ -19,7 +23,9 @@ class RoundsAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """Rounds as columns, the oldest first; see ``thalweg_view.rounds.RoundRow``.
 
     Attributes:
+        evicted: number of pods that leave.
         gap: part of the cost above the lower bound, 0..1; null: nothing is known of it.
+        whole: whether the round can be looked at.
         certified: whether no plan costs less.
         left_at_least: what every plan leaves; null: the round left no pod.
     """

@@ -55,6 +55,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
         gangs: gangs of the waiting pods that still need some of them.
         allocatable: resource -> amount of all nodes: milli-cores, bytes, else pieces. What no node offers is left out.
         used_before: resource -> amount that running pods hold.
+        thalweg: what Thalweg's plan does.
+        one_by_one: what placing the pods one by one does.
         only_thalweg, only_one_by_one: keys of the pods that only one of the ways places.
     """
 

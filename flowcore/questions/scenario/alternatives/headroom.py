@@ -85,7 +85,8 @@ class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         like: the node that they are like.
         count: how many nodes: the fewest with which a plan places so many pods, more of them do not place more.
-        pods: how many waiting pods are placed with them, of which ``places`` names those that the asker may see.
+        pods: how many waiting pods are placed with them.
+        places: keys of those of them that the asker may see.
         cost: of the plan with them.
         amount: how much of the answer's ``resource`` the placed pods ask for.
         pods_by_bound, amount_by_bound: by how much the bound on what every plan leaves falls with them: their price
@@ -114,7 +115,8 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         reason: why one more is not placed; "": unknown, because counting stopped.
         nodes: how many of them each node takes.
         requests: what one of them asks for, in milli-cores of cpu, else in whole units.
-        waiting: how many pods wait in the plan, of which another node may take ``more_nodes_help``.
+        waiting: how many pods wait in the plan.
+        more_nodes_help: how many of them another node may take.
         cost: of the plan.
         scale_ups: new nodes that help, the best first.
         notes: what is not known of the cluster.

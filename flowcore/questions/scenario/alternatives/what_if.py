@@ -22,13 +22,22 @@ from flowcore.questions.scenario.scenario import Scenario
 
 
 class WhatIfQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """The question: what becomes of the plan with these changes, made one after the other."""
+    """The question: what becomes of the plan with these changes, made one after the other.
+
+    Attributes:
+        changes: each by its ``kind``.
+    """
 
     changes: list[Change] = []
 
 
 class ResourceUse(msgspec.Struct, frozen=True, rename="camel"):
-    """Sums over all nodes, in milli-cores of cpu, else in whole units."""
+    """Sums over all nodes, in milli-cores of cpu, else in whole units.
+
+    Attributes:
+        requested: what pods request.
+        allocatable: what nodes offer.
+    """
 
     requested: int
     allocatable: int
@@ -46,10 +55,11 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
         nodes: number of nodes.
         with_node: number of pods that have a node once the plan is carried out, running pods among them.
         placed: number of pods that wait now and have a node then.
-        waiting: number of pods that have none then; ``evicted`` of them run now.
+        waiting: number of pods that have none then.
+        evicted: number of those of them that run now.
         moved: number of pods that run now and have another node then.
         cost: of the plan.
-        bound: see ``RoundResult.lower_bound``.
+        bound: no plan costs less.
         certified: the cost is proven to be the least.
         resources: what pods request of all nodes once the plan is carried out, by resource; ``DRIVER devices`` are
             those that claims have of all in ResourceSlices of a driver.
@@ -81,6 +91,8 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
         placed: pods that wait in the first plan, or are not in it, and have a node in the second.
         waiting: pods that have a node in the first plan, or are not in it, and wait in the second.
         moved: running pods that the two plans have on different nodes.
+        before: the plan without the changes.
+        after: the plan with them.
         replanned: waiting pods for which the two plans have different nodes.
         gone: pods of the first plan that are not in the second.
         nodes: the node of each pod in ``placed``.

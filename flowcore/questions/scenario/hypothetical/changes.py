@@ -51,6 +51,7 @@ class FailDomain(_Change, frozen=True):
 
     Attributes:
         label: a label, or ``zone`` or ``region`` for ``topology.kubernetes.io/...`` where no node has such a label.
+        value: of the label.
     """
 
     label: str
@@ -62,6 +63,10 @@ class AddNodes(_Change, frozen=True):
 
     They have its labels (another host name), taints of users, allocatable and storage drivers, and the pods that every
     such node has: those of DaemonSets, and static ones.
+
+    Attributes:
+        count: how many nodes.
+        like: the node that is there.
     """
 
     count: int
@@ -96,7 +101,11 @@ class PutObjects(_Change, frozen=True):
 
 
 class EvictPods(_Change, frozen=True):
-    """Running pods leave their nodes and wait for another."""
+    """Running pods leave their nodes and wait for another.
+
+    Attributes:
+        pods: ``namespace/name`` of each.
+    """
 
     pods: list[str]
 
@@ -112,6 +121,7 @@ class RemoveTaint(_Change, frozen=True):
     """A node loses its taints of a key.
 
     Attributes:
+        key: of the taint.
         effect: of the taint; "": whichever.
     """
 
@@ -124,6 +134,7 @@ class Tolerate(_Change, frozen=True):
     """A pod tolerates a taint.
 
     Attributes:
+        key: of the taint.
         value: of the taint.
         effect: of the taint; "": every effect.
     """
@@ -164,6 +175,7 @@ class Request(_Change, frozen=True):
     """A pod asks for another amount of a resource.
 
     Attributes:
+        resource: its name.
         amount: milli-cores of cpu, else whole units; 0: the pod asks for none.
     """
 
@@ -245,6 +257,7 @@ class RaiseCap(_Change, frozen=True):
     """A constraint of a policy lets more pods into a domain.
 
     Attributes:
+        constraint: its name in the policy.
         value: its ``maxPerDomain``.
     """
 
@@ -257,6 +270,7 @@ class RaiseQueueLimit(_Change, frozen=True):
     """A FlowQueue may use more of a resource.
 
     Attributes:
+        resource: its name.
         amount: milli-cores of cpu, else whole units.
     """
 
