@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -53,6 +54,24 @@ async def test_five_hundred_slow_connections(ours: Authority, tls: bool, says: b
                 ended = sum(reader.at_eof() or reader.exception() is not None for reader in readers)
                 assert ended >= 500 - UNPACED_LIMITS.connections
         assert refused.fields["connections"] >= 500 - UNPACED_LIMITS.connections
+
+
+async def test_a_client_that_goes_before_its_handshake_is_told_of_in_words(ours: Authority) -> None:
+    """The log has a sentence, not the name of an exception."""
+    said: list[str] = []
+
+    def refused(_field: str, _name: str, problem: str) -> None:
+        said.append(problem)
+
+    certificates = Certificates(files(ours))
+    async with served(StubPlanView(PASSING_ADVICE), certificates=certificates, on_refused=refused) as address:
+        at = urlsplit(address)
+        _, writer = await asyncio.open_connection(at.hostname, at.port)
+        writer.write(b"\x16")  # the first byte of a handshake
+        await writer.drain()
+        writer.close()
+        await until(lambda: bool(said), 10, lambda: "the listener says nothing")
+    assert said == ["the client closed the connection before it was set up"]
 
 
 async def test_connections_that_have_asked_are_not_ended_for_others() -> None:
