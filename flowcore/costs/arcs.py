@@ -23,14 +23,13 @@ from flowcore.rules.verdicts.groups import Group
 MOST_WRITTEN = 50_000
 
 
-def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, passing: Bools, cost: CostPolicy) -> Int64s:
+def costs_beside_load(group: Group, snapshot: Snapshot, passing: Bools, cost: CostPolicy) -> Int64s:
     """int64[N], none negative: what a pod of the group pays on each node, whatever the cost model and the load.
 
     Args:
-        allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
-        passing: bool[N], those of them among which preferences are scaled.
+        passing: bool[N], nodes among which preferences are scaled.
     """
-    costs = preferences(group.pod_class, group.signature, snapshot, allowed, passing, cost)
+    costs = preferences(group.pod_class, group.signature, snapshot, passing, cost)
     if cost.interference is not None:
         costs += interference(group.signature, snapshot)
     if cost.machines is not None:

@@ -72,21 +72,21 @@ class ClaimCosts:
     storage: ScoreCosts | None = None
 
     @classmethod
-    def of(cls, pod_class: PodClass, snapshot: Snapshot, allowed: Bools, weights: CostWeights) -> ClaimCosts:
+    def of(cls, pod_class: PodClass, snapshot: Snapshot, passing: Bools, weights: CostWeights) -> ClaimCosts:
         """The costs for a class.
 
         Args:
-            allowed: bool[N], nodes that the class may use.
+            passing: bool[N], nodes among which they are scaled.
         """
         devices = storage = None
-        if pod_class.devices is not None and weights.device_alternatives and allowed.any():
+        if pod_class.devices is not None and weights.device_alternatives and passing.any():
             scores = alternatives_scores(pod_class, snapshot)
-            best = 0 if scores is None else int(scores[allowed].max())
+            best = 0 if scores is None else int(scores[passing].max())
             if scores is not None and best:
                 devices = ScoreCosts.of(scores, best, weights.device_alternatives)
-        if pod_class.volumes and weights.free_storage and allowed.any():
+        if pod_class.volumes and weights.free_storage and passing.any():
             scores = storage_scores(pod_class.volumes, snapshot.storage, snapshot.table)
-            if scores is not None and scores[allowed].any():
+            if scores is not None and scores[passing].any():
                 storage = ScoreCosts.of(scores, BEST, weights.free_storage)
         return NO_CLAIM_COSTS if devices is None and storage is None else cls(devices, storage)
 

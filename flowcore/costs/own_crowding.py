@@ -32,20 +32,20 @@ class OwnCrowding:
 
     @classmethod
     def of(
-        cls, pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, weight: int
+        cls, pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, passing: Bools, weight: int
     ) -> OwnCrowding | None:
         """Of a pod that runs; None: it is not spread.
 
         Args:
-            allowed: bool[N], nodes that it may use.
+            passing: bool[N], nodes among which its spread is scaled.
             weight: of spread.
         """
         table = snapshot.table
-        spread = spread_score(pod_class, signature, snapshot.pod_index, table, allowed) if weight else None
+        spread = spread_score(pod_class, signature, snapshot.pod_index, table, passing) if weight else None
         constraints = signature.constraints
-        if spread is None or constraints is None or not (allowed & ~spread.unlabelled).any():
+        if spread is None or constraints is None or not (passing & ~spread.unlabelled).any():
             return None
-        most = max(1, int(spread.score[allowed & ~spread.unlabelled].max()))
+        most = max(1, int(spread.score[passing & ~spread.unlabelled].max()))
         at_home, in_zone, keys = 0.0, 0.0, []
         for constraint, own in zip(constraints.soft_spread, spread.weights, strict=True):
             if selects_itself(constraint, signature):
@@ -56,7 +56,7 @@ class OwnCrowding:
         zones = np.zeros(len(table.nodes), dtype=np.int64)
         if keys:
             zones = np.unique(np.array(keys, dtype=np.int64), axis=1, return_inverse=True)[1].ravel()
-        share = spread_cost(spread, allowed)
+        share = spread_cost(spread, passing)
 
         def part(own: float) -> Int64s:
             cost: Int64s = weight * np.minimum(share, int(OMEGA * own / most))

@@ -26,7 +26,8 @@ class PodCosts:
     Attributes:
         size: float64[3], what one counts for, in the columns of ``Load.taken``.
         allowed: bool[N], nodes that they may use; prices of others have no meaning.
-        passing: bool[N], those of them among which preferences are scaled: that pass every filter now.
+        passing: bool[N], those of them among which preferences are scaled: that pass every filter now; where none does,
+            all of them.
         model: that the policy names.
         potential: of nodes, for pods that are priced like these.
         written: int64[N], what their data and their preferred node affinity cost.
@@ -59,6 +60,7 @@ class PodCosts:
             unit: what a pod of mean size counts for (costs/potential.py).
             data: of the snapshot.
         """
+        passing = passing if passing.any() else allowed
         bounded = not policy.unscheduled.wait_for_cheaper_node
         written = written_costs(group, data, allowed, passing, policy.cost, bounded=bounded)
         return cls(group, policy, size, allowed, passing, model, NodePotential.of(model, policy.cost, unit), written)
@@ -81,8 +83,8 @@ class PodCosts:
 
     def beside_load(self, snapshot: Snapshot) -> Int64s:
         """int64[N], none negative: preferences, what pods that run cost beside these, and machines."""
-        return costs_beside_load(self.group, snapshot, self.allowed, self.passing, self.policy.cost)
+        return costs_beside_load(self.group, snapshot, self.passing, self.policy.cost)
 
     def claims(self, snapshot: Snapshot) -> ClaimCosts:
         """The parts of ``beside_load`` that are for what their claims get."""
-        return ClaimCosts.of(self.group.pod_class, snapshot, self.allowed, self.policy.cost.weights)
+        return ClaimCosts.of(self.group.pod_class, snapshot, self.passing, self.policy.cost.weights)

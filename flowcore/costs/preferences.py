@@ -24,10 +24,10 @@ Crowding is scaled as kube-scheduler does in both; a node without a label of a c
 The last part is no score of kube-scheduler. GPUs need the cpu and memory of their node: a pod without GPUs that takes
 these leaves GPUs stranded, so it goes elsewhere while it can. (Bandwidth is no such resource.)
 
-The first three are scaled over the nodes that pass every filter as the round begins, as kube-scheduler scales over
-those. Others, which pods may still come to use in the round, cost no less than the best and no more than the worst.
-The other parts are compared over all nodes that the pod may use. Running pods are counted as the round begins;
-preferences between pods of the round are added as they are placed (costs/soft_constraints.py).
+All are scaled over the nodes that pass every filter as the round begins, as kube-scheduler scales over those. Others,
+which pods may still come to use in the round, cost no less than the best and no more than the worst. Running pods are
+counted as the round begins; preferences between pods of the round are added as they are placed
+(costs/soft_constraints.py).
 
 Sources: kube-scheduler plugins/helper/normalize_score.go, nodeaffinity, tainttoleration, interpodaffinity/scoring.go,
 podtopologyspread/scoring.go, imagelocality.
@@ -59,20 +59,17 @@ _MOST_POINTS = 10_000
 
 
 def preferences(
-    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, passing: Bools,
-    policy: CostPolicy
-) -> Int64s:  # fmt: skip
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, passing: Bools, policy: CostPolicy
+) -> Int64s:
     """int64[N], none negative: cost of each node for a class by its preferences, without ``node_preference``.
 
     Args:
-        allowed: bool[N], nodes that the class may use; the costs of others have no meaning.
-        passing: bool[N], those of them among which preferences are scaled: that pass every filter now.
+        passing: bool[N], nodes among which preferences are scaled: that pass every filter now.
     """
     table, weights = snapshot.table, policy.weights
     cost = np.zeros(len(table.nodes), dtype=np.int64)
-    if not allowed.any():
+    if not passing.any():
         return cost
-    passing = passing if passing.any() else allowed
     if weights.taint_preference:
         taints = taint_toleration.untolerated_preferences(pod_class, table)
         if taints.any():
@@ -82,13 +79,13 @@ def preferences(
         if affinity is not None:
             cost += weights.pod_affinity * affinity_cost(affinity, passing, policy.preferences)
     if weights.spread:
-        spread = spread_score(pod_class, signature, snapshot.pod_index, table, allowed)
+        spread = spread_score(pod_class, signature, snapshot.pod_index, table, passing)
         if spread is not None:
-            cost += weights.spread * spread_cost(spread, allowed)
+            cost += weights.spread * spread_cost(spread, passing)
     if weights.image_locality and pod_class.images:
         score = locality(pod_class, snapshot.reports, table)
-        cost += _POINT * weights.image_locality * _below_best(score, allowed)
-    for part in ClaimCosts.of(pod_class, snapshot, allowed, weights).parts:
+        cost += _POINT * weights.image_locality * _below_best(score, passing)
+    for part in ClaimCosts.of(pod_class, snapshot, passing, weights).parts:
         cost += part.begun
     if weights.idle_resources:
         cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
@@ -160,9 +157,9 @@ def _taint_cost(taints: Int64s, passing: Bools, preferences: Preferences) -> Int
     return cost
 
 
-def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes: cost of crowded domains."""
-    score, judged = spread.score, allowed & ~spread.unlabelled
+def spread_cost(spread: SpreadScore, passing: Bools) -> Int64s:
+    """int64[N], 0..OMEGA: cost of crowded domains, scaled over some nodes."""
+    score, judged = spread.score, passing & ~spread.unlabelled
     of_judged = score[judged]
     if not len(of_judged):
         return np.zeros(len(score), dtype=np.int64)

@@ -57,24 +57,23 @@ class SoftConstraintCosts:
         pod_class: PodClass,
         signature: PodSignature,
         soft_constraints: SoftConstraints,
-        allowed: Bools,
         passing: Bools,
         cost: CostPolicy,
         snapshot: Snapshot,
     ) -> None:
-        """Pods of a class; bool[N], nodes that they may use, and those that pass every filter as the round begins."""
-        self._soft_constraints, self._allowed, self._passing = soft_constraints, allowed, passing
+        """Pods of a class; bool[N], nodes that pass every filter as the round begins."""
+        self._soft_constraints, self._passing = soft_constraints, passing
         self._preferences, self._weights = cost.preferences, cost.weights
         self._compared = tuple(dict.fromkeys(soft_constraints.compared))
         table, pod_index = snapshot.table, snapshot.pod_index
         affinity = affinity_weights(signature, pod_index, table) if soft_constraints.affinity_weights else None
         self._affinity: Int64s = np.zeros(len(table.nodes), dtype=np.int64) if affinity is None else affinity
         self._spread = (
-            spread_score(pod_class, signature, pod_index, table, allowed) if soft_constraints.spread_counters else None
+            spread_score(pod_class, signature, pod_index, table, passing) if soft_constraints.spread_counters else None
         )
         #: int64[N]: the part of the arcs that these preferences are.
         self.initial_cost = self._cost(self._affinity, self._spread)
-        self._deciding = DecidingNodes(soft_constraints.spread_counters, allowed)
+        self._deciding = DecidingNodes(soft_constraints.spread_counters, passing)
 
     @property
     def only_spreads(self) -> bool:
@@ -97,9 +96,14 @@ class SoftConstraintCosts:
         assert self._spread is not None  # noqa: S101 - see only_spreads
         nodes = self._deciding.of(counts, count + 1, cost)
         return SpreadTurns(
-            AlikeNodes(nodes, self._spread, self._soft_constraints.spread_counters, set(increments), counts),
+            self._alike(nodes, self._spread, set(increments), counts),
             self._weights.spread,
         )
+
+    def _alike(
+        self, nodes: Int64s, spread: SpreadScore, raised: Collection[DomainCounter], counts: DomainCounts
+    ) -> AlikeNodes:
+        return AlikeNodes(nodes, spread, self._passing, self._soft_constraints.spread_counters, raised, counts)
 
     def added_cost(self, counts: DomainCounts) -> Int64s:
         """int64[N]: how much dearer the pods of the round make each node for the next pod; below zero: cheaper."""
@@ -141,7 +145,7 @@ class SoftConstraintCosts:
     ) -> Int64s:
         """The same for the spread of a class without affinity: nodes that decide are looked at, and not all."""
         deciding = self._deciding.with_nodes(counts, nodes)
-        alike = AlikeNodes(deciding, spread, self._soft_constraints.spread_counters, raised, counts)
+        alike = self._alike(deciding, spread, raised, counts)
         kinds = alike.kinds[np.searchsorted(deciding, nodes)]
         costs = np.zeros(int(kinds.max(initial=0)) + 1, dtype=np.int64)
         for kind in np.nonzero(np.bincount(kinds))[0].tolist():
@@ -173,10 +177,10 @@ class SoftConstraintCosts:
 
     def _cost(self, affinity: Int64s, spread: SpreadScore | None) -> Int64s:
         cost = np.zeros(len(affinity), dtype=np.int64)
-        if not self._allowed.any():
+        if not self._passing.any():
             return cost
         if self._soft_constraints.affinity_weights and self._weights.pod_affinity:
             cost += self._weights.pod_affinity * affinity_cost(affinity, self._passing, self._preferences)
         if spread is not None and self._weights.spread:
-            cost += self._weights.spread * spread_cost(spread, self._allowed)
+            cost += self._weights.spread * spread_cost(spread, self._passing)
         return cost

@@ -42,6 +42,7 @@ class AlikeNodes:
         self,
         nodes: Int64s,
         spread: SpreadScore,
+        passing: Bools,
         counters: Sequence[DomainCounter],
         raised: Collection[DomainCounter],
         counts: DomainCounts,
@@ -50,13 +51,14 @@ class AlikeNodes:
 
         Args:
             spread: of all nodes, as the round begins.
+            passing: bool[N], nodes among which it is scaled.
             counters: of its constraints, in their order.
             raised: those that a pod of the class raises.
             counts: of all pods of the round so far.
         """
         self.nodes = nodes
         raw, unlabelled, own = spread.raw[nodes], spread.unlabelled[nodes], np.zeros(len(nodes))
-        told_apart, shared = [unlabelled.astype(np.int64)], []
+        told_apart, shared = [unlabelled.astype(np.int64), passing[nodes].astype(np.int64)], []
         for weight, counter in zip(spread.weights, counters, strict=True):
             codes, counted = counter.domains.codes[nodes], counter.counted_nodes[nodes]
             now = counts.of(counter)
@@ -74,8 +76,8 @@ class AlikeNodes:
                     shared.append((weight, codes, counted))
         told_apart.append(np.round(raw * 1024).astype(np.int64))  # sums differ by their order
         first, self.kinds = _numbered(told_apart)
-        #: float64[G], bool[G]: of each kind, as in SpreadScore.
-        self._raw, self._unlabelled = raw[first], unlabelled[first]
+        #: float64[G], bool[G]: of each kind, as in SpreadScore; bool[G]: whether it is scaled among them.
+        self._raw, self._unlabelled, self._passing = raw[first], unlabelled[first], passing[nodes][first]
         #: int64[G], nodes of each kind now; float64[G], what a pod crowds its own node alone.
         self._members, self._own = np.bincount(self.kinds, minlength=len(first)), own[first]
         #: For each topology of several nodes what a pod crowds its domain, the domain of each kind, and where it does.
@@ -85,7 +87,7 @@ class AlikeNodes:
 
     def cost(self) -> Int64s:
         """int64[G]: of crowding, for a node of each kind (``spread_cost``)."""
-        return spread_cost(SpreadScore(self._raw, self._unlabelled, ()), self._members > 0)
+        return spread_cost(SpreadScore(self._raw, self._unlabelled, ()), self._passing & (self._members > 0))
 
     def cost_without(self, kind: int) -> int:
         """What a node of a kind costs a pod of the class that is there, for all pods but itself."""
@@ -98,7 +100,7 @@ class AlikeNodes:
         members[kind] -= 1
         members[-1] = 1
         spread = SpreadScore(raw, _with_last(self._unlabelled, kind), ())
-        return int(spread_cost(spread, members > 0)[-1])
+        return int(spread_cost(spread, _with_last(self._passing, kind) & (members > 0))[-1])
 
     def come(self, kind: int) -> int:
         """A pod of the class comes to a node of a kind; the kind of that node from now on."""
@@ -118,6 +120,7 @@ class AlikeNodes:
         """The number of the kind with a pod more on the node alone, which may be a new one."""
         raw = self._raw[kind] + self._own[kind]
         alike = (self._unlabelled == self._unlabelled[kind]) & (self._own == self._own[kind])
+        alike &= self._passing == self._passing[kind]
         for _, codes, counted in self._shared:
             alike &= (codes == codes[kind]) & (counted == counted[kind])
         known = np.nonzero(alike & (np.abs(self._raw - raw) < _EQUAL))[0]
@@ -126,6 +129,7 @@ class AlikeNodes:
         self._raw = _with_last(self._raw, kind)
         self._raw[-1] = raw
         self._unlabelled, self._own = _with_last(self._unlabelled, kind), _with_last(self._own, kind)
+        self._passing = _with_last(self._passing, kind)
         self._members = np.append(self._members, 0)
         self._shared = [
             (weight, _with_last(codes, kind), _with_last(counted, kind)) for weight, codes, counted in self._shared
@@ -156,17 +160,17 @@ def _numbered(columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
 class DecidingNodes:
     """Which nodes are enough for a class."""
 
-    def __init__(self, counters: Sequence[DomainCounter], allowed: Bools) -> None:
-        """Counters of its constraints, and bool[N] the nodes that it may use."""
-        self._counters, self._allowed = counters, allowed
+    def __init__(self, counters: Sequence[DomainCounter], passing: Bools) -> None:
+        """Counters of its constraints, and bool[N] the nodes among which its spread is scaled."""
+        self._counters, self._passing = counters, passing
 
     @cached_property
     def _zones(self) -> list[Int64s]:
-        """The nodes that the class may use in each zone: one domain of every constraint but those of single nodes."""
+        """These nodes in each zone: one domain of every constraint but those of single nodes."""
         shared = [counter.domains for counter in self._counters if not counter.domains.are_single_nodes]
-        if len(shared) == 1 and self._allowed.all():
+        if len(shared) == 1 and self._passing.all():
             return [shared[0].nodes(zone) for zone in range(shared[0].count + 1)]
-        nodes = np.nonzero(self._allowed)[0]
+        nodes = np.nonzero(self._passing)[0]
         if not shared:
             return [nodes]
         codes = np.array([domains.codes[nodes] for domains in shared])
@@ -177,12 +181,12 @@ class DecidingNodes:
 
     @cached_property
     def _odd(self) -> Int64s:
-        """Nodes that the class may use and that have no name as their label: what they cost is not that of others."""
-        odd = np.zeros(len(self._allowed), dtype=np.bool_)
+        """Those of them that have no name as their label: what they cost is not that of others."""
+        odd = np.zeros(len(self._passing), dtype=np.bool_)
         for counter in self._counters:
             if counter.domains.are_single_nodes:
                 odd |= ~counter.domains.labelled
-        return np.nonzero(odd & self._allowed)[0]
+        return np.nonzero(odd & self._passing)[0]
 
     def with_nodes(self, counts: DomainCounts, nodes: Int64s) -> Int64s:
         """int64[K], ascending: nodes that decide as long as no pod comes, and these."""
@@ -200,7 +204,7 @@ class DecidingNodes:
         for counter in self._counters:
             if counter.domains.are_single_nodes:
                 crowded = counter.domains.first_nodes[np.nonzero(counts.of(counter)[:-1])[0]]
-                chosen.append(crowded[self._allowed[crowded]])
+                chosen.append(crowded[self._passing[crowded]])
         # Of the cheapest ones some may be crowded.
         more = most + sum(map(len, chosen))
         for inside in self._zones:

@@ -210,6 +210,20 @@ def test_services_that_cannot_be_read_select_nobody() -> None:
     assert counts[0] > 0
 
 
+def test_a_full_zone_makes_the_others_no_more_alike() -> None:
+    """kube-scheduler scales over nodes that have room: c counts as emptier than b by half of the weight of spread.
+
+    Scaled by the full zone it would be a twelfth, and the load of c would decide.
+    """
+    running = [
+        *(replica(f"a-{number}", "200m", nodeName="a0") for number in range(20)),
+        *(replica(f"b-{number}", nodeName="b0") for number in range(2)),
+        replica("c-0", nodeName="c0"),
+        *load("c", 1, "1500m"),
+    ]
+    assert per_zone(plan_of(*nodes(1, "4"), *running, replica("new"))) == [0, 0, 1]
+
+
 def test_spread_keeps_no_pod_out() -> None:
     """Room for all is in one zone: they all go there."""
     full = [replica(f"full-{each}", "31", owner="", labels={}, nodeName=each) for each in ("b0", "b1", "c0", "c1")]

@@ -76,7 +76,7 @@ def _by_hand(cluster: Snapshot, demands: Sequence[Demand], commits: Sequence[Com
                 others.pod_index.change(kind, cluster.table.nodes[to].name, 1)
         group = demand.group
         prices = [
-            preferences(group.pod_class, group.signature, when, demand.compared, demand.passing, policy.cost)[at]
+            preferences(group.pod_class, group.signature, when, demand.passing, policy.cost)[at]
             for when in (cluster, others)
         ]
         cost += int(demand.arc[at] + prices[1] - prices[0])

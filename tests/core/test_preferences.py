@@ -74,7 +74,7 @@ def prices(found: Snapshot, written: Preferences = Preferences.SCALED, **chosen:
     off = dict.fromkeys(CostWeights.__struct_fields__, 0)
     first, everywhere = found.pending[0], np.ones(len(found.table.nodes), dtype=np.bool_)
     cost = CostPolicy(weights=CostWeights(**{**off, **chosen}), preferences=written)
-    return preferences(first.pod_class, first.signature, found, everywhere, everywhere, cost)
+    return preferences(first.pod_class, first.signature, found, everywhere, cost)
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------
@@ -91,21 +91,20 @@ def test_preferences_are_prices(
     """
     found = snapshot_of(case)
     count = len(found.table.nodes)
-    allowed, passing = (np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count))) for _ in range(2))
-    passing &= allowed
+    passing = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     bound = (1 if written is Preferences.SCALED else 10_000) * 1000 * given_weights.taint_preference
     bound += 1000 * (given_weights.pod_affinity + given_weights.spread + given_weights.image_locality)
     bound += 1000 * (given_weights.device_alternatives + given_weights.free_storage + given_weights.idle_resources)
     for waiting in found.pending:
         policy = CostPolicy(weights=given_weights, preferences=written)
-        cost = preferences(waiting.pod_class, waiting.signature, found, allowed, passing, policy)
+        cost = preferences(waiting.pod_class, waiting.signature, found, passing, policy)
         assert (cost.dtype, cost.shape) == (np.int64, (count,))
         assert (cost >= 0).all()
-        assert (cost[allowed] <= bound).all()
+        assert (cost <= bound).all()
         nothing = CostPolicy(
             weights=CostWeights(**dict.fromkeys(CostWeights.__struct_fields__, 0)), preferences=written
         )
-        assert not preferences(waiting.pod_class, waiting.signature, found, allowed, passing, nothing).any()
+        assert not preferences(waiting.pod_class, waiting.signature, found, passing, nothing).any()
 
 
 @settings(max_examples=examples(70))
@@ -124,9 +123,9 @@ def test_pods_of_a_group_are_priced_alike(case: Case) -> None:
     everywhere = np.ones(len(found.table.nodes), dtype=np.bool_)
     classes = without_idle_images({waiting.pod_class for waiting in found.pending}, found)
     for each in group(found.pending, found.pod_index, classes):
-        theirs = preferences(each.pod_class, each.signature, found, everywhere, everywhere, CostPolicy())
+        theirs = preferences(each.pod_class, each.signature, found, everywhere, CostPolicy())
         for waiting in each.pods:
-            own = preferences(waiting.pod_class, waiting.signature, found, everywhere, everywhere, CostPolicy())
+            own = preferences(waiting.pod_class, waiting.signature, found, everywhere, CostPolicy())
             assert (own == theirs).all()
 
 

@@ -48,7 +48,7 @@ def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[
 
         def price(when: Snapshot) -> np.ndarray:
             group = demand.group  # noqa: B023 - called at once
-            return preferences(group.pod_class, group.signature, when, demand.compared, demand.passing, BUILT_IN.cost)  # noqa: B023
+            return preferences(group.pod_class, group.signature, when, demand.passing, BUILT_IN.cost)  # noqa: B023
 
         wanted = (price(now) - price(cluster))[demand.allowed]
         soft_constraints = demand.constraints.soft_constraints
@@ -60,7 +60,6 @@ def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[
                 group.pod_class,
                 group.signature,
                 soft_constraints,
-                demand.compared,
                 demand.passing,
                 BUILT_IN.cost,
                 cluster,

@@ -44,7 +44,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
-from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
+from thalweg_operator.reservations.steering.records.planned_prices import NO_ROOM, PlannedPrices, cheapest_nodes
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.kinds import QUEUES, SERVICES
@@ -285,6 +285,16 @@ def test_replicas_that_come_one_after_the_other_see_each_other() -> None:
         assert is_bound(come(world, f"web-{number}", spread_owner="web"))
     nodes = [world.ledger.reservations[f"{NAMESPACE}/web-{number}"].node for number in range(3)]
     assert sorted(ZONES_OF[node] for node in nodes) == ["north", "south", "west"]
+
+
+def test_a_full_zone_makes_the_others_no_more_alike() -> None:
+    """As with kube-scheduler, crowding is scaled over nodes that have room: west is dearer, and has fewer replicas."""
+    world = among_others([("a", "web")] * 15 + [("c", "web")] * 3 + [("e", "web")])
+    positions = {name: position for position, name in enumerate(ZONES_OF)}
+    codes = [NO_ROOM, NO_ROOM, 0, 0, 100]
+    world.apply(PricesPlanned(CLASS, BINDER.name, positions, 0, 1, codes, 1, world.cluster.generation))
+    assert is_bound(come(world, spread_owner="web"))
+    assert world.ledger.reservations[f"{NAMESPACE}/p"].node == "e"
 
 
 def test_a_pod_of_a_service_is_spread_too() -> None:

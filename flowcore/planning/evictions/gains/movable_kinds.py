@@ -103,7 +103,7 @@ class MovableKind:
         if group.signature.constraints is None or not group.signature.constraints.soft_spread:
             return None
         weight = self.policy.cost.weights.spread
-        return OwnCrowding.of(group.pod_class, group.signature, snapshot, costs.allowed, weight)
+        return OwnCrowding.of(group.pod_class, group.signature, snapshot, costs.passing, weight)
 
     def _beside_itself(self, snapshot: Snapshot) -> int:
         """What interference says of two of these pods on a node, if it counts them."""

@@ -44,7 +44,7 @@ class Demand:
         size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         counts: int64[N], how many of its pods each node has room for as the round begins.
-        compared: bool[N], nodes among which its preferences are compared: those allowed as the arcs were priced.
+        compared: bool[N], those allowed as the arcs were priced, whatever its pods are kept to.
         passing: bool[N], those of them among which preferences are scaled: that pass every filter as the round begins;
             where none does, all of them.
         arc: int64[N], what a pod of the class pays on each node beside the increase of its potential; a constant.
@@ -150,9 +150,7 @@ class Demand:
         known = self._soft_costs.get("last")
         if known is None or known[0] is not snapshot:
             cost = self.policy.cost
-            costs = SoftConstraintCosts(
-                group.pod_class, group.signature, preferences, self.compared, self.passing, cost, snapshot
-            )
+            costs = SoftConstraintCosts(group.pod_class, group.signature, preferences, self.passing, cost, snapshot)
             known = self._soft_costs["last"] = snapshot, costs
         return known[1]
 

@@ -35,11 +35,11 @@ def with_spread(
     if prices.step > 1:
         return None
     codes = codes_of(prices).astype(np.int64)
-    allowed = codes != NOT_ALLOWED
-    spread = spread_score(pod_class, signature, pod_index, table, allowed)
+    allowed, passing = codes != NOT_ALLOWED, codes < NO_ROOM
+    spread = spread_score(pod_class, signature, pod_index, table, passing)
     if spread is None:
         return prices
-    steps = np.where(allowed, (codes & (NO_ROOM - 1)) + weight * spread_cost(spread, allowed), 0)
+    steps = np.where(allowed, (codes & (NO_ROOM - 1)) + weight * spread_cost(spread, passing), 0)
     if int(steps.max(initial=0)) > MOST_STEPS:
         return None
     crowded = np.where(allowed, np.where(codes < NO_ROOM, steps, NO_ROOM + steps), NOT_ALLOWED)
