@@ -199,6 +199,18 @@ def test_a_required_list_is_not_for_kube_scheduler_to_choose() -> None:
     assert "spec.steering: constraints need Require" in done.stderr
 
 
+def test_ten_thousand_services_of_a_namespace_are_as_one() -> None:
+    """Half of them select every pod, the others none of these: pods are spread as with one, and nobody waits."""
+    pods = [replica(f"web-{number}", owner="", labels={"team": "t"}) for number in range(6)]
+    others = [replica(f"job-{number}", kind="Job", version="batch/v1", labels={}) for number in range(3)]
+    cluster = [*nodes(), *load("a"), *pods, *others]
+    many = [service(f"all-{number}", team="t") for number in range(5_000)]
+    many += [service(f"other-{number}", app=f"app-{number}", team="t") for number in range(5_000)]
+    planned = plan_of(*cluster, *many)["placements"]
+    assert len(planned) == len(pods) + len(others)
+    assert planned == plan_of(*cluster, service("one", team="t"))["placements"]
+
+
 def test_services_that_cannot_be_read_select_nobody() -> None:
     """A selector of another shape, and a Service without a spec, cost nobody a plan."""
     odd, bare = service("odd"), service("bare")

@@ -130,6 +130,27 @@ def test_several_namespaces_do_not_spend_what_another_needs(monkeypatch: pytest.
     assert rejected(known, in_namespace("modest", "q")) == {}
 
 
+@pytest.mark.slow
+def test_eight_alternatives_on_5000_nodes_leave_a_node_to_others() -> None:
+    """Twenty claims that no device serves, with as many alternatives as there may be; then one of somebody else."""
+    nodes = [f"n{number}" for number in range(5_000)]
+    many = [f"p{number}" for number in range(20)]
+    claims = [selecting(name, "true", "greedy") for name in many]
+    for name, each in zip(many, claims, strict=True):
+        alternatives = [
+            {"name": f"a{place}", "deviceClassName": "gpu",
+             "selectors": cel(f"device.attributes['{DRIVER}'].serial == '{name}-{place}'")}
+            for place in range(8)
+        ]  # fmt: skip
+        each["spec"]["devices"]["requests"] = [{"name": "r", "firstAvailable": alternatives}]
+    objects = devices_of([with_serials(name, 2) for name in nodes], [*claims, selecting("q", "true", "modest")])
+    objects.begin_round()
+    known = replace(snapshot([node(name) for name in nodes], []), devices=objects)
+    reasons = [rejected(known, in_namespace("greedy", name)) for name in many]
+    assert reasons[-1] == {REASON_LATER: len(nodes)}
+    assert sum(rejected(known, in_namespace("modest", "q")).values()) < len(nodes)
+
+
 def test_a_single_namespace_has_all_of_its_own() -> None:
     """What is kept for others does not make its limit smaller."""
     effort = SearchEffort()
