@@ -166,7 +166,7 @@ class DecidingNodes:
 
     @cached_property
     def _zones(self) -> list[Int64s]:
-        """These nodes in each zone: one domain of every constraint but those of single nodes."""
+        """The passing nodes of each zone: one domain of every constraint but those of single nodes."""
         shared = [counter.domains for counter in self._counters if not counter.domains.are_single_nodes]
         if len(shared) == 1 and self._passing.all():
             return [shared[0].nodes(zone) for zone in range(shared[0].count + 1)]
@@ -181,7 +181,7 @@ class DecidingNodes:
 
     @cached_property
     def _odd(self) -> Int64s:
-        """Those of them that have no name as their label: what they cost is not that of others."""
+        """Passing nodes that have no name as their label: what they cost is not that of others."""
         odd = np.zeros(len(self._passing), dtype=np.bool_)
         for counter in self._counters:
             if counter.domains.are_single_nodes:

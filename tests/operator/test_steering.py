@@ -14,7 +14,7 @@ from thalweg_operator.reservations.steering.records.planned_prices import NO_ROO
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -854,6 +854,22 @@ def test_prefer_is_told_what_nodes_cost() -> None:
     assert policy is not None
     world.state.apply(PricesPlanned(pod.pod_class, policy.name, positions, 7, 1, codes, 1, world.state.generation))
     assert world.view.advise(world.extender_pod(pod.key), ["c"]).scores == {"a": 10, "b": 5, "c": 0}
+
+
+def test_prefer_is_told_what_nodes_cost_a_replica() -> None:
+    """Our scores outweigh those of kube-scheduler's spread: a node with another pod of its controller has fewer."""
+    world = SteeredCluster(steering="Prefer")
+    for each in list(world.nodes.values()):
+        world.put_node(msgspec.structs.replace(each, labels=((HOSTNAME, each.name),)))
+    world.create_pod("other", pod_class=CLASS, node_name="a", spread_owner="web")
+    pod = world.pod(spread_owner="web")
+    world.show()
+    world.set_free(pod)
+    policy = world.cluster.policies.of(pod, world.state.namespaces)
+    positions = {name: position for position, name in enumerate(NODES)}
+    assert policy is not None
+    world.state.apply(PricesPlanned(pod.pod_class, policy.name, positions, 7, 1, [0, 0, 0], 1, world.state.generation))
+    assert world.view.advise(world.extender_pod(pod.key), ["c"]).scores == {"a": 0, "b": 10, "c": 10}
 
 
 def test_prefer_is_refused_its_node() -> None:

@@ -182,11 +182,14 @@ def _prices(state: SteeringState, pod: Pod, policy: Policy, *, as_good: bool = T
     prices = records.prices_for(pod.pod_class, policy.name)
     if prices is None or not prices.tolerance or (as_good and (pod.pod_class, policy.name) not in records.firm):
         return None
-    return _with_spread(state, pod, policy, prices) if state.now - prices.made <= PRICES_HOLD else None
+    return priced_with_spread(state, pod, policy, prices) if state.now - prices.made <= PRICES_HOLD else None
 
 
-def _with_spread(state: SteeringState, pod: Pod, policy: Policy, prices: PlannedPrices) -> PlannedPrices | None:
-    """The prices for a pod that is spread by default beside others; the same ones if it has no others."""
+def priced_with_spread(state: SteeringState, pod: Pod, policy: Policy, prices: PlannedPrices) -> PlannedPrices | None:
+    """The prices of a class for a pod that is spread beside others; the same ones if it has no others.
+
+    None: only a round can tell.
+    """
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
     signature = with_policy_constraints(pod.signature, policy, cluster.services)
     spread = () if signature.constraints is None else signature.constraints.soft_spread
