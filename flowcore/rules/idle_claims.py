@@ -16,8 +16,6 @@ from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
-from flowcore.rules.devices.claim_verdicts import is_available
-from flowcore.rules.devices.node_reach import reached_node
 from flowcore.rules.devices.pod_claims import ClaimRejection, claim_problem, claims_of, named_claims
 from flowcore.rules.filters import dynamic_resources, run_filters
 from flowcore.rules.filters.registry import FilterRunner, run_filter
@@ -62,27 +60,36 @@ def claims_to_free(
     idle = _idle(pod, claims, snapshot)
     if not idle:
         return None
-    freed = [
-        msgspec.structs.replace(claim, allocation=None, reserved_for=()) if claim.name in idle else claim
-        for claim in claims
-    ]
-    if any(claim_problem(pod, claim, objects.classes) is not None for claim in freed):
-        return None
     bare = msgspec.structs.replace(pod_class, devices=None)
     takes = run_filters(bare, snapshot, signature, runner).fits
     if not (takes & among).any() or (run_filters(pod_class, snapshot, signature, runner).fits & among).any():
         return None
-    if (takes & dynamic_resources.nodes_with_errors(freed, snapshot)).any():
-        return None  # the next attempt would end there
-    takes = takes & among & ~dynamic_resources.nodes_without_devices(freed, snapshot)
-    for row in np.nonzero(takes)[0][:1].tolist():
-        node = snapshot.table.nodes[row]
-        needed = [
-            (claim.namespace, claim.name)
+    kept_from = {
+        claim.name: dynamic_resources.nodes_without_devices((claim,), snapshot)
+        for claim in claims
+        if claim.name in idle
+    }
+    left = takes & among
+    while left.any():  # once for each set of claims whose devices nodes do not reach
+        row = np.argmax(left)
+        needed, alike = set[str](), left.copy()
+        for name, nodes in kept_from.items():
+            alike &= nodes == nodes[row]
+            if nodes[row]:
+                needed.add(name)
+        left &= ~alike
+        freed = [
+            msgspec.structs.replace(claim, allocation=None, reserved_for=()) if claim.name in needed else claim
             for claim in claims
-            if claim.name in idle and not is_available(claim.allocation, reached_node(node))
         ]
-        return FreedClaims(tuple(needed), node.name) if needed else None
+        if not needed or any(claim_problem(pod, claim, objects.classes) is not None for claim in freed):
+            continue
+        if (takes & dynamic_resources.nodes_with_errors(freed, snapshot)).any():
+            continue  # the next attempt would end there
+        serving = alike & ~dynamic_resources.nodes_without_devices(freed, snapshot)
+        if serving.any():
+            keys = tuple((claim.namespace, claim.name) for claim in claims if claim.name in needed)
+            return FreedClaims(keys, snapshot.table.nodes[int(np.argmax(serving))].name)
     return None
 
 

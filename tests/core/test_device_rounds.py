@@ -25,6 +25,7 @@ from flowcore.model.resource_claims import (
     ClaimingPod,
     DeviceTaker,
     PlannedClaim,
+    PodClaim,
 )
 from flowcore.model.resource_slices import DeviceId
 from flowcore.model.resources import Amounts
@@ -271,6 +272,15 @@ def test_an_idle_claim_that_keeps_its_pod_from_all_nodes(reserved: str) -> None:
         "ResourceClaim shared has devices elsewhere that nobody uses: it is freed, and then b takes the pod."
     )
     assert (left.code, left.more_nodes_help) == (dynamic_resources.NAME, False)
+
+
+def test_of_claims_on_different_nodes_one_keeps_its_devices() -> None:
+    """Each is kept from the other's node, where its pod gets a second device beside the first. Not both are freed."""
+    claims = [allocated(claim(name), name, "gpu-0") for name in "ab"]
+    pod = ClaimingPod("default", "p", "p", tuple(PodClaim(name, claim=name) for name in "ab"))
+    known = cluster([node("a"), node("b")], [slice_of("a", 1), slice_of("b", 2)], claims, [pod])
+    (left,) = run_round(known).unplaced
+    assert left.frees == (("default", "a"),)
 
 
 def test_a_claim_that_another_pod_reserves_keeps_its_devices() -> None:
