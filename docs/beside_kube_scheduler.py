@@ -190,7 +190,11 @@ GATES: Final[Mapping[str, Row]] = {
     ),
     "OpportunisticBatching": Row(BETTER, "All pods of a round that are alike are looked at once."),
     "PodGroupPreemptionPolicy": Row(BETTER, "A PodGroup's preemptionPolicy is read wherever the API server serves it."),
-    "PodLevelResources": Row(SAME, "The pod's own resources count in place of those of its containers."),
+    "PodLevelResources": Row(
+        BETTER,
+        "The pod's own resources count in place of those of its containers. kube-scheduler's LeastAllocated counts "
+        "those of the containers for the pod that it places.",
+    ),
     "SchedulerAsyncAPICalls": Row(BETTER, "No plan waits for a write."),
     "SchedulerAsyncPreemption": Row(BETTER, "No plan waits for an eviction."),
     "SchedulerPopFromBackoffQ": Row(BETTER, "A pod that does not fit does not pause."),
