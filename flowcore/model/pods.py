@@ -255,6 +255,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return any(isinstance(each, ClaimVolume) for each in self.pod_class.volumes)
 
     @property
+    def awaits_claim(self) -> bool:
+        """Whether a claim of it is still to be made from its template."""
+        return self.pod_class.devices is not None and self.pod_class.devices.awaits_claim
+
+    @property
     def signature(self) -> PodSignature:
         """What rules between pods read of it."""
         labels = ((CONTROLLER, self.spread_owner), *self.labels) if self.spread_owner else self.labels

@@ -296,6 +296,12 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
         """Whether one of its claims is not its own: other pods may use it too."""
         return any(named.claim or self.is_of_group(named) for named in self.claims)
 
+    @property
+    def awaits_claim(self) -> bool:
+        """Whether a claim is still to be made from its template, by the controller of claims."""
+        made = {EXTENDED_RESOURCES, *dict(self.made)}  # that one is made by who places the pod
+        return any(named.template and named.name not in made for named in self.claims)
+
     def is_of_group(self, named: PodClaim) -> bool:
         """Whether a claim of it is one that its PodGroup shares."""
         return self.group is not None and named in self.group.claims

@@ -71,6 +71,8 @@ class EvictionScene:
     cleared: list[str] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     codes: dict[str, str] = field(default_factory=dict)
+    #: Seconds after which a pod is told.
+    told_after: dict[str, float] = field(default_factory=dict)
     asked: list[EvictionCall] = field(default_factory=list)
     #: Run between the plan and its delivery.
     meanwhile: Callable[[], object] = lambda: None
@@ -120,7 +122,8 @@ class EvictionScene:
 
     def _tell(self, effect: WriteCondition) -> None:
         assert effect.steered == (effect.pod.scheduler_name == STEERED_NAME)
-        self.told[effect.pod.name], self.codes[effect.pod.name] = effect.reason, effect.condition
+        name = effect.pod.name
+        self.told[name], self.codes[name], self.told_after[name] = effect.reason, effect.condition, effect.after
 
     def _evict(self, effect: Evict) -> None:
         assert all((each.pod.uid, each.write.dry_run) != (effect.pod.uid, effect.dry_run) for each in self.asked)

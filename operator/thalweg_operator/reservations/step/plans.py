@@ -335,9 +335,10 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
                 else:
                     text += f" No volume was provisioned for it on {nodes} a short time ago."
         if not unplaced.retried:  # else the next round, which follows at once, says more
-            # Autoscalers wait for the condition of a pod that no node takes. The rest of a gang is often on its way.
-            # A steered pod has its condition from kube-scheduler.
-            lasts = unplaced.condition in NO_NODE_TAKES_IT and pod.gang is None and not delivery.steered
+            # Autoscalers wait for the condition of a pod that no node takes. The rest of a gang is often on its way,
+            # and so is a claim that is made from a template. A steered pod has its condition from kube-scheduler.
+            comes = pod.gang is not None or pod.awaits_claim
+            lasts = unplaced.condition in NO_NODE_TAKES_IT and not comes and not delivery.steered
             after = 0.0 if lasts else TOLD_AFTER
             state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered, after))
         if policy.waiting is WaitingMode.AUTO and pod.gated and not pod.names_gang:

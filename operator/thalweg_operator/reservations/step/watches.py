@@ -90,8 +90,10 @@ def pod_put(state: State, pod: Pod) -> None:
         ledger.round_wanted = True
     _note_help(ledger, change, rules_met=change.affects_waiting and not as_planned)  # others may have waited for it
     if begins:  # or its gate opened without a plan
-        came = not lone_pods.pod_came(state, cluster.waiting[key])
+        waiting = cluster.waiting[key]
+        came = not lone_pods.pod_came(state, waiting) and not waiting.awaits_claim
         ledger.round_at_once |= came or ledger.round_wanted or bool(ledger.helped.room_freed)
+        ledger.round_wanted |= waiting.awaits_claim  # it changes once it has its claim: a round before that is no haste
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(state, key, before)
 
