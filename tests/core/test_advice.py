@@ -26,6 +26,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     DropNodeSelector,
+    EvictPods,
     RemoveTaint,
     ReplaceNodeLabel,
     Request,
@@ -435,6 +436,17 @@ def test_a_fix_that_harms_does_not_end_the_search_for_one_that_does_not() -> Non
     assert isinstance(harmless.change[0], Tolerate)
     assert answer.fixes[0] == harmless
     assert SetPriority in kinds(answer)
+
+
+def test_a_pod_without_a_controller_that_is_evicted_loses_its_place() -> None:
+    """Nobody creates it anew, whatever room other nodes have; what a controller has runs on there."""
+    runs = one("runs", "1", nodeName="a", status={"phase": "Running"})
+    for owned, loses in ((False, ["default/runs"]), (True, [])):
+        if owned:
+            runs["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
+        fixes = ask(scenario_of([node("a"), node("b", "2"), runs, one("big", "4")]), "default/big").fixes
+        (evicts,) = (fix for fix in fixes if isinstance(fix.change[0], EvictPods))
+        assert evicts.loses == loses
 
 
 def test_a_label_that_one_of_several_terms_asks_for_is_no_reason() -> None:

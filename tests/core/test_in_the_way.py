@@ -91,7 +91,8 @@ def test_a_claim_that_has_chosen_its_node() -> None:
     assert answer.evidence[0] == f"{named}: a (Insufficient cpu)."
     answer = why("default/p", zoned("b", "b"), storage_class(), chosen, pod("p", "2", volumes=DATA))
     assert answer.evidence[0] == f"{named}, and there is no such node."
-    assert answer.next == "Free room on node a, or make PersistentVolumeClaim default/data anew."
+    off = "Take the annotation volume.kubernetes.io/selected-node off PersistentVolumeClaim default/data"
+    assert answer.next == f"{off}, or make it anew."
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_a_node_with_as_many_volumes_as_it_takes() -> None:
     objects = (claim(), claim("other"), storage_class(), limits)
     running = pod("r", "1", nodeName="a", status=RUNS, volumes=held)
     answer = why("default/p", zoned("a", "a"), *objects, running, pod("p", "1", volumes=DATA))
-    assert answer.evidence[0] == "a takes 1 volumes of csi.example.com and has no room for another one."
+    assert answer.evidence[0] == "a takes 1 volume of csi.example.com and has no room for another one."
 
 
 def with_port(name: str, port: int, protocol: str = "TCP", **more: Any) -> Manifest:
@@ -202,7 +203,19 @@ def test_the_partner_of_a_pod_and_what_its_node_lacks() -> None:
     must = f"It must run beside pods that match app=cache by {HOSTNAME}"
     assert answer.evidence[0] == f"{must}, such as default/cache on a: a (Insufficient cpu)."
     answer = why("default/p", zoned("a", "a"), waiting)
-    assert answer.evidence[0] == f"{must}, and no such pod runs."
+    assert answer.evidence[0] == f"{must}, and no such pod runs in namespace default."
+
+
+def test_a_partner_elsewhere() -> None:
+    """One of another namespace is none; the node of one may lack the label by which nodes are near each other."""
+    waiting = pod("p", "2", affinity=beside("podAffinity", "cache", "rack"))
+    must = "It must run beside pods that match app=cache by rack"
+    partner = labelled("cache", "cache", "3", nodeName="a", status=RUNS)
+    answer = why("default/p", node("a"), partner, waiting)
+    assert answer.evidence[0] == f"{must}, such as default/cache on a; its node has no label rack."
+    partner["metadata"]["namespace"] = "red"
+    answer = why("default/p", node("a"), partner, waiting)
+    assert answer.evidence[0] == f"{must}, and no such pod runs in namespace default."
 
 
 def test_whose_anti_affinity_it_is() -> None:
@@ -224,7 +237,13 @@ def test_the_domain_that_may_have_one_more_and_why_it_has_none() -> None:
     running = labelled("w", "web", nodeName="a", status=RUNS)
     answer = why("default/p", zoned("a", "a"), zoned("c", "c", "1"), running,
                  labelled("p", "web", "2", topologySpreadConstraints=rule))  # fmt: skip
-    counts = f"Its topology spread by {ZONE} allows a difference of 1: a has 1 and c has 0."
+    counts = f"Its topology spread by {ZONE} allows a difference of 1: c has 0 and a has 1."
+    assert answer.evidence[0] == f"{counts} Only c may have more: c (Insufficient cpu)."
+    more = [zoned(name, name) for name in "bde"]
+    others = [labelled(f"w{name}", "web", nodeName=name, status=RUNS) for name in "bde"]
+    answer = why("default/p", zoned("a", "a"), zoned("c", "c", "1"), *more, running, *others,
+                 labelled("p", "web", "2", topologySpreadConstraints=rule))  # fmt: skip
+    counts = f"Its topology spread by {ZONE} allows a difference of 1: c has 0, a has 1, b has 1 and 2 others."
     assert answer.evidence[0] == f"{counts} Only c may have more: c (Insufficient cpu)."
 
 
@@ -262,7 +281,16 @@ def test_why_many_nodes_near_the_volume_do_not_take_the_pod() -> None:
     small = [zoned(f"c{at}", "c", "1") for at in range(3)]
     there = (claim(volume="vol"), volume("vol", ZONE, "c", **REF), storage_class(), pod("p", "2", volumes=DATA))
     answer = why("default/p", zoned("a", "a"), *small, cordoned, *there)
-    assert answer.evidence[0].endswith("=c can use: 3 nodes (Insufficient cpu), 1 node (were unschedulable).")
+    assert answer.evidence[0].endswith("=c can use: 3 nodes (Insufficient cpu), 1 node (cordoned).")
+
+
+def test_the_taint_of_the_node_near_the_volume() -> None:
+    """A node that is gone from the network has one: it is named, as one is where the taint alone is in the way."""
+    there = (claim(volume="vol"), volume("vol", ZONE, "c", **REF), storage_class(), pod("p", "2", volumes=DATA))
+    down = zoned("c", "c")
+    down["spec"] = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}
+    answer = why("default/p", zoned("a", "a"), down, *there)
+    assert answer.evidence[0].endswith("=c can use: c (taint node.kubernetes.io/unreachable:NoSchedule).")
 
 
 @pytest.mark.parametrize("users", [(), ("old",)])

@@ -57,6 +57,13 @@ def pod(name: str, on: str = "", cpu: str = "1", app: str = "web", **spec: Any) 
     return made
 
 
+def daemon(on: str, app: str) -> Manifest:
+    """A pod of a DaemonSet."""
+    made = pod(f"daemon-{on}", on, app=app)
+    made["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    return made
+
+
 def full(name: str) -> Manifest:
     """What fills a node."""
     return pod(f"full-{name}", name, "4", "other")
@@ -185,6 +192,12 @@ CASES: dict[str, tuple[list[Manifest], str, tuple[int, str, int]]] = {
         [*RACKS, pod("partner", "n6", "4", "db"), pod("w", **beside(RACK, "db"))],
         "default/w",
         (1, "n6", 1),
+    ),
+    "beside a pod of a DaemonSet that not all nodes have": (
+        [node("a"), node("b"), daemon("a", "db"), pod("fills", "a", "3", "other"),
+         pod("w", cpu="2", **beside(HOSTNAME, "db"))],
+        "default/w",
+        (1, "a", 1),
     ),
     "more hosts than there are by minDomains": (
         [node("a"), node("b"), *(pod(f"on-{name}", name, **spread(HOSTNAME, minDomains=4)) for name in "ab"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.amount_text import counted
 from flowcore.model.pod_index import PodSignature
@@ -19,8 +20,10 @@ from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.rules.filters import Verdicts, run_filters
+from flowcore.rules.filters import Verdicts, node_unschedulable, run_filters, taint_toleration
 
+#: Effects of the taints that keep new pods off a node.
+CLOSING = ("NoSchedule", "NoExecute")
 #: Nodes that are named one by one.
 _FEW = 3
 #: Most reasons of other nodes; the nodes of the rest are counted.
@@ -136,9 +139,19 @@ class UnplacedCase:
             texts.append(f"{counted(more, 'node')} for other reasons")
         return ", ".join(texts) or counted(len(why), "node")
 
+    def untolerated_taint(self, row: int) -> str:
+        """The first taint that keeps the pod off the node of a row, as ``key:effect``."""
+        known, taints = self.unplaced.pod.pod_class.tolerations, self.after.table.nodes[row].taints
+        untolerated = (each for each in taints if each.effect in CLOSING and not tolerates(known, each))
+        return next((f"{taint.key}:{taint.effect}" for taint in untolerated), "not tolerated")
+
     def _reason_of(self, row: int, without: tuple[str, ...]) -> str:
         for name, rejections in self.after.by_filter:
             reasons = [each.reason for each in rejections if each.nodes[row]] if name not in without else []
+            if reasons and name == node_unschedulable.NAME:
+                return "cordoned"
+            if reasons and name == taint_toleration.NAME:
+                return f"taint {self.untolerated_taint(row)}"
             if reasons:
                 return (
                     ", ".join(each.removeprefix("node(s) ") for each in reasons) or self.after.table.nodes[row].problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.cluster.running import leaving_for
 from flowcore.model.resources import PODS
@@ -175,10 +174,7 @@ def _detail(pod: UnplacedCase, name: str, position: int) -> str:
     if name == node_resources_fit.NAME:
         return f"it lacks {listed(_lacking(pod, position))}"
     if name == taint_toleration.NAME:
-        known = pod.unplaced.pod.pod_class.tolerations
-        taints = (each for each in pod.after.table.nodes[position].taints if each.effect in ("NoSchedule", "NoExecute"))
-        untolerated = (each for each in taints if not tolerates(known, each))
-        return f"its taint is {next((f'{taint.key}:{taint.effect}' for taint in untolerated), 'not tolerated')}"
+        return f"its taint is {pod.untolerated_taint(position)}"
     return ""
 
 

@@ -48,11 +48,18 @@ def _partners(pod: UnplacedCase, terms: tuple[AffinityTerm, ...]) -> str:
     wanted = " and ".join(dict.fromkeys(f"{_selector(term)} by {term.topology_key}" for term in terms))
     partners = [each for each in pod.occupants if match.includes(each.signature, after.pod_index.namespaces)]
     if not partners:
-        return f"It must run beside {wanted}, and no such pod runs."
+        namespaces = dict.fromkeys(name for term in terms for name in term.namespaces)
+        anywhere = any(term.namespace_selector is not None or term.accepts_every_namespace for term in terms)
+        where = "" if anywhere else f" in namespace{'s' * (len(namespaces) > 1)} {listed(list(namespaces))}"
+        return f"It must run beside {wanted}, and no such pod runs{where}."
     near = np.ones(len(after.table.nodes), dtype=np.bool_)
     rows = [after.table.index[each.node] for each in partners]
     for term in terms:
         domains = Domains.unordered(term.topology_key, after.table)
+        if not domains.labelled[rows].any():
+            lack = "its node has no" if len(partners) == 1 else "no node of theirs has the"
+            where = f"{_where(pod, partners)}; {lack} label {term.topology_key}"
+            return f"It must run beside {wanted}, such as {where}."
         near &= domains.labelled & np.isin(domains.codes, domains.codes[rows])
     against = pod.reasons_of(np.flatnonzero(near), inter_pod_affinity.NAME)
     return f"It must run beside {wanted}, such as {_where(pod, partners)}: {against}."

@@ -33,8 +33,9 @@ def skew(pod: UnplacedCase) -> Iterator[str]:
         known = spread.eligible_domains.tolist()
         if not known or bool(allowed[known].all()):
             continue
+        fewest_first = sorted(known, key=lambda domain: int(counter.initial[domain]))
         least = f"; minDomains is {rule.min_domains}" if len(known) < rule.min_domains else ""
-        counts = [f"{column.values[domain]} has {int(counter.initial[domain])}" for domain in known]
+        counts = [f"{column.values[domain]} has {int(counter.initial[domain])}" for domain in fewest_first]
         text = f"Its topology spread by {key} allows a difference of {rule.max_skew}{least}: {listed(counts)}."
         free = [domain for domain in known if allowed[domain]]
         if not free:

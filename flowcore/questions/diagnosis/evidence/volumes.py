@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from flowcore.model.amount_text import short_bytes
+from flowcore.api.storage_objects import SELECTED_NODE
+from flowcore.model.amount_text import counted, short_bytes
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.model.volumes import (
     BETA_REGION,
@@ -68,6 +69,8 @@ def step_for_claims(pod: UnplacedCase) -> str:
         if claim is None or claim.bound:
             continue
         if claim.selected_node is not None:
+            if claim.selected_node not in pod.after.table.index:
+                return f"Take the annotation {SELECTED_NODE} off {_name(claim)}, or make it anew."
             return f"Free room on node {claim.selected_node}, or make {_name(claim)} anew."
         if waits_for_provisioner(pod, claim):
             return f"See why {_name(claim)} is not bound: kubectl describe pvc {claim.name} -n {claim.namespace}."
@@ -109,7 +112,7 @@ def attached_volumes(pod: UnplacedCase) -> Iterator[str]:
         csi_node = storage.csi_nodes.get(node)
         for driver, limit in csi_node.limits if csi_node is not None else ():
             if driver in wanted:
-                yield f"{node} takes {limit} volumes of {driver} and has no room for another one."
+                yield f"{node} takes {counted(limit, 'volume')} of {driver} and has no room for another one."
 
 
 def _bound(pod: UnplacedCase, claim: Claim, volume: PersistentVolume) -> str:
@@ -141,7 +144,7 @@ def _in_use(pod: UnplacedCase, claim: Claim) -> str:
 
 
 def _selected(pod: UnplacedCase, claim: Claim, node: str) -> str:
-    text = f"{_name(claim)} has chosen node {node} (annotation volume.kubernetes.io/selected-node)"
+    text = f"{_name(claim)} has chosen node {node} (annotation {SELECTED_NODE})"
     row = pod.after.table.index.get(node)
     if row is None:
         return f"{text}, and there is no such node."

@@ -30,6 +30,7 @@ from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
 from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import NodesNeeded, nodes_needed
 from flowcore.questions.scenario.alternatives.new_nodes.offers import MAX_NODES, Offer
+from flowcore.questions.scenario.alternatives.new_nodes.shapes import new_nodes_may_take
 from flowcore.questions.scenario.alternatives.replanning import PlanDifference, Replanning
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import (
@@ -143,7 +144,9 @@ class _Search:
         # Half of the plans are kept for other sorts of changes.
         self._try(filterfalse(_uncordons, singles), max(1, self._replanning.left // 2))
         asked = set(self._keys)
-        if any(left.more_nodes_help for left in self._plan.result.unplaced if left.pod.key in asked):
+        left = [each for each in self._plan.result.unplaced if each.pod.key in asked]
+        permanent = [pod for pod in self._scenario.running() if pod.permanent or pod.static]
+        if new_nodes_may_take(left, permanent, self._plan):
             self._add_nodes(self._wanted, ())
         if self._harmless() < limit:
             self._displace(())

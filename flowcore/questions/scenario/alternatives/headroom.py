@@ -22,7 +22,7 @@ from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
 from flowcore.questions.scenario.alternatives.new_nodes.gang import GangNodes, left_of_gang, nodes_for_gang
 from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import NodesNeeded, nodes_needed
 from flowcore.questions.scenario.alternatives.new_nodes.offers import Offer, offers
-from flowcore.questions.scenario.alternatives.new_nodes.shapes import waiting_kinds
+from flowcore.questions.scenario.alternatives.new_nodes.shapes import new_nodes_may_take, waiting_kinds
 from flowcore.questions.scenario.alternatives.replanning import PlanDifference, Replanning
 from flowcore.questions.scenario.alternatives.unneeded_nodes import UnneededNodes, unneeded_nodes
 from flowcore.questions.scenario.alternatives.what_if import outcome_of
@@ -174,8 +174,8 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         count = Count(reason=reason)
         if template is not None:
             count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
-    helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
+    may_be_placed = new_nodes_may_take(plan.result.unplaced, permanent, plan)
     gang = None
     if query.gang:
         left = left_of_gang(scenario, query.gang, plan, context)
@@ -184,7 +184,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     redacted, least = Redaction(scenario, context), plan.result.left_at_least or _NONE_LEFT
     planned = list[ScaleUp]()
     if query.scale_ups > 0:
-        ranked = offers(waiting_kinds(helped, plan), plan.result.after, permanent)
+        ranked = offers(waiting_kinds(may_be_placed, plan), plan.result.after, permanent)
         planned = _scale_ups(scenario, plan, ranked, query.scale_ups, context)
     unneeded = unneeded_nodes(scenario, plan, before, query.unneeded, context) if query.unneeded else None
     leave = unneeded is not None and unneeded.pods > 0
@@ -195,7 +195,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         nodes=dict(count.nodes),
         requests={} if copy is None else dict(copy.pod_class.requests),
         waiting=before.summary.waiting - before.summary.evicted,
-        more_nodes_help=len(helped),
+        more_nodes_help=len(may_be_placed),
         cost=before.summary.cost,
         scale_ups=sorted(planned, key=lambda shape: (-shape.pods, shape.cost, shape.count)),
         notes=[*map(redacted, before.warnings), *(unread_budgets(scenario) if leave else ())],

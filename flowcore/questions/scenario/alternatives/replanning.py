@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +12,7 @@ from flowcore.model.workloads import workload_of
 from flowcore.questions.scenario.alternatives.planned_with import planned_with
 from flowcore.questions.scenario.alternatives.workload_changes import workload_changes
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical.changes import Change, RemoveTaint, Uncordon
+from flowcore.questions.scenario.hypothetical.changes import Change, EvictPods, RemoveTaint, Uncordon
 from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 
@@ -83,6 +83,8 @@ class Replanning:
         self.left -= 1
         with planned_with(self._scenario, changes, self._context) as (plan, _):
             held = _nodes_meant(self._scenario, plan)
+            for name in _never_anew(self._scenario, changes):
+                held.pop(name, None)
             nodes = _with_waiting(self._scenario, held)
             workloads = self._workloads | {
                 name: workload_of(self._scenario.cluster.pods[name]) for name in nodes if name not in self._workloads
@@ -136,6 +138,13 @@ def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]
     """The node of each pod that has one or wants one; "": it waits. Pods that are being deleted have no say."""
     pods = (pod for pod in scenario.cluster.pods.values() if not pod.terminal and not pod.deleting)
     return {pod.key: held.get(pod.key, "") for pod in pods}
+
+
+def _never_anew(scenario: Scenario, changes: Sequence[Change]) -> Iterator[str]:
+    """Keys of evicted pods without a controller: they are planned, and nobody creates them."""
+    for change in changes:
+        if isinstance(change, EvictPods):
+            yield from (key for key in change.pods if not scenario.cluster.pods[key].owner)
 
 
 def _nodes_meant(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:

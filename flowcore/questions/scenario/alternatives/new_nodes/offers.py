@@ -62,11 +62,11 @@ def offers(kinds: Sequence[WaitingKind], after: Snapshot, permanent: Iterable[Po
         after: the cluster after the plan.
         permanent: running pods of DaemonSets and static pods, which a new node has too.
     """
-    shapes = shapes_for(kinds, after)
+    permanent, shapes = list(permanent), shapes_for(kinds, after)
     if not shapes:
         return []
     fresh, asking = _fresh(kinds, after, shapes, permanent)
-    ruled = _ruled(after, shapes)
+    ruled = _ruled(after, shapes, permanent)
     judge, cache = VerdictCache.of(ruled), VerdictCache.of(after)
     fits, passes = [], []
     for kind, asked in zip(kinds, asking, strict=True):
@@ -110,12 +110,16 @@ def _fresh(
     return fresh, [replace(kind, pod_class=pod_class) for kind, pod_class in zip(kinds, classes, strict=True)]
 
 
-def _ruled(after: Snapshot, shapes: Sequence[Node]) -> Snapshot:
-    """The cluster after the plan with one new node of each shape at its end, to be asked about rules alone."""
-    names = [f"{node.name} (new)" for node in shapes]
-    table = NodeTable.of([*after.table.nodes, *(as_new(node, name) for node, name in zip(shapes, names, strict=True))])
+def _ruled(after: Snapshot, shapes: Sequence[Node], permanent: Iterable[Pod]) -> Snapshot:
+    """The cluster after the plan with one new node of each shape at its end, to be asked about rules alone.
+
+    A new node has pods of DaemonSets: others may have to run beside them, or keep away from them.
+    """
+    names = {node.name: f"{node.name} (new)" for node in shapes}
+    come = [(names[pod.node_name], pod.signature) for pod in permanent if pod.node_name in names]
+    table = NodeTable.of([*after.table.nodes, *(as_new(node, names[node.name]) for node in shapes)])
     drivers = after.storage.csi_nodes
-    new_drivers = {name: drivers[node.name] for node, name in zip(shapes, names, strict=True) if node.name in drivers}
+    new_drivers = {name: drivers[node] for node, name in names.items() if node in drivers}
     more, resources = len(shapes), after.plain_resources
     return Snapshot(
         generation=after.generation,
@@ -127,7 +131,7 @@ def _ruled(after: Snapshot, shapes: Sequence[Node]) -> Snapshot:
         non_zero_requested=np.vstack([after.non_zero_requested, np.zeros((more, 2), dtype=np.int64)]),
         ports={},
         storage=after.storage.with_nodes(new_drivers),
-        pod_index=after.pod_index,
+        pod_index=after.pod_index.with_changes(come),
         devices=DeviceObjects(),
     )
 

@@ -11,8 +11,8 @@ from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.nodes import Node
-from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
-from flowcore.model.pods import PodClass
+from flowcore.model.pod_index import EMPTY_SIGNATURE, AffinityMatch, PodSignature
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import NodeSelectorTerm, domain_value
 from flowcore.model.volumes import BETA_REGION, BETA_ZONE, REGION, ZONE, ClaimVolume, Volumes
 from flowcore.planning.round import Unplaced
@@ -54,6 +54,24 @@ def waiting_kinds(unplaced: Iterable[Unplaced], plan: ScenarioPlan) -> list[Wait
         kind = WaitingKind(pod.pod_class, of_policy if is_ruled else EMPTY_SIGNATURE, price=left.price)
         counts[in_its_gangs(kind, pod, plan)] += 1
     return [replace(kind, count=count) for kind, count in counts.items()]
+
+
+def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], plan: ScenarioPlan) -> list[Unplaced]:
+    """The pods that a plan leaves and another node may take.
+
+    Plans take a new node for an empty one. It is not, for a pod that must run beside a DaemonSet's.
+
+    Args:
+        permanent: running pods of DaemonSets and static pods, which a new node has too.
+    """
+    come, namespaces = {pod.signature for pod in permanent}, plan.result.after.pod_index.namespaces
+
+    def meets_partners(signature: PodSignature) -> bool:
+        terms = () if signature.constraints is None else signature.constraints.affinity
+        by_host = AffinityMatch(tuple(term for term in terms if term.topology_key == HOSTNAME))
+        return bool(by_host.terms) and any(by_host.includes(each, namespaces) for each in come)
+
+    return [each for each in unplaced if each.more_nodes_help or meets_partners(each.pod.signature)]
 
 
 def in_its_gangs(kind: WaitingKind, pod: PendingPod, plan: ScenarioPlan) -> WaitingKind:
