@@ -390,14 +390,15 @@ class Ledger:
     # --- for rounds ---
 
     def plannable(self) -> list[Pod]:
-        """Pods that wait without a reservation, or with a place that is kept for them, by key.
+        """Pods that wait without a reservation, or with a place that is kept for them, in the order in which they came.
 
         One whose claims are being given back is planned after that: until then they may say either.
         """
         reservations, held, records = self.reservations, self.held, self.device_claims
-        waiting = sorted(self._cluster.waiting.items())
         return [
-            pod for key, pod in waiting if (key not in reservations or key in held) and not records.is_releasing(pod)
+            pod
+            for key, pod in self._cluster.waiting.items()
+            if (key not in reservations or key in held) and not records.is_releasing(pod)
         ]
 
     def gang_pods(self) -> dict[str, str]:
