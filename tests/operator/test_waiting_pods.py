@@ -129,7 +129,7 @@ async def test_the_spec_that_a_condition_is_about(case: tuple[Case, ConditionWri
     made, told = case
     made.state.upsert_pod(pod(generation=2))
     told.put(WriteCondition(pod(generation=2), "no room", "Unschedulable", after=0.0))
-    await made.written(1)
+    await until(lambda: made.events, 10, lambda: "the event, which is written once the condition is answered")
     assert made.patches[0][1]["observedGeneration"] == 2
     changed = pod(
         generation=3,
