@@ -290,7 +290,8 @@ class PlanDocument(msgspec.Struct, Bounded):
     def order(self) -> list[int]:
         """Positions of all pending pods in the planner's order: by priority, then those that wait the longest first.
 
-        Pods that are alike are placed in this order, and so are the pods of a queue (flowcore/costs/shares).
+        Pods that are alike are placed in this order, and so are the pods of a queue (flowcore/costs/shares), but for
+        those that wait since the same moment: here they are by name, there by when they came (``PendingPod.came``).
         """
         classes, pending = self.classes, self.pending
 
@@ -308,9 +309,7 @@ class PlanDocument(msgspec.Struct, Bounded):
 
 def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
-    return tuple(
-        taint.text for taint in taints if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
-    )
+    return tuple(taint.text for taint in taints if taint.keeps_out and taint.key != CORDONED)
 
 
 def to_plan_document(

@@ -285,6 +285,17 @@ def test_a_limit_is_never_passed() -> None:
     assert result.unplaced[0].reason == "The limit of FlowQueue a leaves too little cpu for it."
 
 
+@pytest.mark.parametrize("created", [(1.0, 2.0), (1.0, 1.0)])
+def test_what_a_limit_leaves_is_for_who_came_first(created: tuple[float, float]) -> None:
+    """After a restart all wait since the same moment; of one second they are in the order in which they came."""
+    first, second = (
+        msgspec.structs.replace(pod(name, 100, created=time), queue="a", plannable_since=5.0)
+        for name, time in zip("ba", created, strict=True)
+    )
+    result = run_round(shared([Queue("a", limit=amounts(100))], [first, second]))
+    assert [each.pod.uid for each in result.placements] == ["b"]
+
+
 def test_pods_that_are_leaving_count_for_the_limit() -> None:
     """A limit counts what its pods hold until they are gone."""
     cluster = shared([Queue("a", limit=amounts(1000))], waiting("a", 20), {"a": amounts(1000)}, cpu=4000)

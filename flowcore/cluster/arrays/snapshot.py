@@ -223,6 +223,11 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
         """When ageing starts. A pod behind a scheduling gate of others does not age."""
         return self.plannable_since or self.created
 
+    @property
+    def came(self) -> tuple[float, float]:
+        """Sorts equal pods by who came first. Within one second sorts keep the order of ``Snapshot.pending``."""
+        return self.waiting_since, self.created
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -36,8 +36,7 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
             not shares.fits_a_node(pod),
             -pod.pod_class.priority,
             not fits.get(pod.key, False),
-            pod.waiting_since,
-            pod.key,
+            pod.came,
         )
     )
     reasons: dict[str, str] = {}
@@ -149,7 +148,7 @@ def _needed(unit: Sequence[PendingPod], gangs: Mapping[str, Gang]) -> tuple[list
     """The pods that a unit needs, and the others; a pod by itself is needed."""
     if not unit[0].gangs:
         return list(unit), []
-    order = sorted(unit, key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
+    order = sorted(unit, key=lambda pod: (-pod.pod_class.priority, pod.came))
     needed: dict[str, PendingPod] = {}
     for name in sorted({name for pod in unit for name in pod.gangs}):
         gang = gangs.get(name)

@@ -211,7 +211,7 @@ def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[st
         if pod.queue in tree.queues:
             by_queue.setdefault(pod.queue, []).append(pod)
     for pods in by_queue.values():
-        pods.sort(key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
+        pods.sort(key=lambda pod: (-pod.pod_class.priority, pod.came))
     return by_queue
 
 

@@ -115,7 +115,7 @@ def group(
             [],
         ).append(pod)
     return tuple(
-        Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.created))))
+        Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda pod: pod.came)))
         for (pod_class, policy, *_), pods in groups.items()
     )
 

@@ -269,12 +269,12 @@ def _by_demand(pods: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
 
 def by_size_and_price(
     demands: Sequence[Demand], foreign: frozenset[str], index: int, place: int
-) -> tuple[bool, bool, float, int, float, str]:
+) -> tuple[bool, bool, float, int, tuple[float, float]]:
     """Sorts the pods of a gang by who is needed first."""
     demand, pod = demands[index], demands[index].group.pods[place]
     is_foreign = pod.key in foreign if foreign else False
     size, price = demand.dominant_share, int(demand.prices[place])
-    return not demand.counts.any(), is_foreign, size, -price, pod.waiting_since, pod.key
+    return not demand.counts.any(), is_foreign, size, -price, pod.came
 
 
 def pods(count: int) -> str:
