@@ -9,6 +9,8 @@ from flowcore.model.selectors import Labels
 
 #: The annotation of a node by which an agent tells the bits per second that it measured there, a quantity ("1200M").
 MEASURED_BANDWIDTH = "networking.thalweg/measured-bandwidth"
+#: Effects of taints that keep a node, or a device, from who does not tolerate them; others keep nobody out.
+KEEPS_OUT = ("NoSchedule", "NoExecute")
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
@@ -22,6 +24,11 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
     def text(self) -> str:
         """As kubectl writes it."""
         return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+    @property
+    def keeps_out(self) -> bool:
+        """Whether pods that do not tolerate it may not come to the node."""
+        return self.effect in KEEPS_OUT
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

@@ -12,9 +12,6 @@ import msgspec
 
 from flowcore.model.selectors import NodeSelectorTerm
 
-#: Effects of taints that keep a device from requests that do not tolerate them; others change nothing.
-KEEPS_OUT = ("NoSchedule", "NoExecute")
-
 #: Name -> billionths, sorted by name.
 DeviceAmounts = tuple[tuple[str, Decimal], ...]
 

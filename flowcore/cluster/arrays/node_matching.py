@@ -77,10 +77,7 @@ def tolerated(pod_class: PodClass, table: NodeTable) -> Bools:
     """bool[N]: nodes without a NoSchedule or NoExecute taint that the class does not tolerate."""
     if not table.taint_sets:
         return np.ones(len(table.nodes), dtype=np.bool_)
-    fine = [
-        all(t.effect not in ("NoSchedule", "NoExecute") or tolerates(pod_class.tolerations, t) for t in taints)
-        for taints in table.taint_sets
-    ]
+    fine = [all(not t.keeps_out or tolerates(pod_class.tolerations, t) for t in taints) for taints in table.taint_sets]
     return np.array(fine, dtype=np.bool_)[table.taint_codes]
 
 

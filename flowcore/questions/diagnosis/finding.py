@@ -22,8 +22,6 @@ from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.rules.filters import Verdicts, node_unschedulable, run_filters, taint_toleration
 
-#: Effects of the taints that keep new pods off a node.
-CLOSING = ("NoSchedule", "NoExecute")
 #: Nodes that are named one by one.
 _FEW = 3
 #: Most reasons of other nodes; the nodes of the rest are counted.
@@ -142,7 +140,7 @@ class UnplacedCase:
     def untolerated_taint(self, row: int) -> str:
         """The first taint that keeps the pod off the node of a row, as ``key:effect``."""
         known, taints = self.unplaced.pod.pod_class.tolerations, self.after.table.nodes[row].taints
-        untolerated = (each for each in taints if each.effect in CLOSING and not tolerates(known, each))
+        untolerated = (each for each in taints if each.keeps_out and not tolerates(known, each))
         return next((f"{taint.key}:{taint.effect}" for taint in untolerated), "not tolerated")
 
     def _reason_of(self, row: int, without: tuple[str, ...]) -> str:

@@ -90,6 +90,10 @@ class Scenario:
         """Pods that use a node, also a node that is not known."""
         return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
 
+    def permanent(self) -> list[Pod]:
+        """Running pods of DaemonSets, and static ones: they go with their node, and a new node has them too."""
+        return [pod for pod in self.running() if pod.permanent or pod.static]
+
     @property
     def free_by_omission(self) -> str:
         """A sentence where no pod is known: then all room counts as free, which is hardly true; "": pods are known.

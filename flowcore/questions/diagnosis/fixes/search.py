@@ -145,8 +145,7 @@ class _Search:
         self._try(filterfalse(_uncordons, singles), max(1, self._replanning.left // 2))
         asked = set(self._keys)
         left = [each for each in self._plan.result.unplaced if each.pod.key in asked]
-        permanent = [pod for pod in self._scenario.running() if pod.permanent or pod.static]
-        if new_nodes_may_take(left, permanent, self._plan):
+        if new_nodes_may_take(left, self._scenario.permanent(), self._plan):
             self._add_nodes(self._wanted, ())
         if self._harmless() < limit:
             self._displace(())

@@ -174,7 +174,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         count = Count(reason=reason)
         if template is not None:
             count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
-    permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
+    permanent = scenario.permanent()
     may_be_placed = new_nodes_may_take(plan.result.unplaced, permanent, plan)
     gang = None
     if query.gang:

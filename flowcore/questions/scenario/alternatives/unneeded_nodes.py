@@ -138,11 +138,7 @@ class _Search:
     def _wanted(self) -> set[str]:
         """Nodes that take a pod that waits, once all pods are gone that may leave."""
         after = self._plan.result.after
-        staying = [
-            (pod.node_name, pod.usage, pod.pod_class.host_ports)
-            for pod in self._scenario.running()
-            if pod.permanent or pod.static
-        ]
+        staying = [(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in self._scenario.permanent()]
         emptied = build_snapshot(generation=0, now=after.now, table=after.table, running=staying, pending=())
         fits = np.zeros(len(after.table.nodes), dtype=np.bool_)
         for pod_class in {each.pod.pod_class for each in self._plan.result.unplaced}:

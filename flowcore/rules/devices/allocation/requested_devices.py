@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from flowcore.model.device_gates import ADMIN_ACCESS, CONSUMABLE_CAPACITY
 from flowcore.model.devices import DeviceClass
+from flowcore.model.nodes import KEEPS_OUT
 from flowcore.model.resource_claims import (
     ALL,
     EXACT_COUNT,
@@ -21,7 +22,7 @@ from flowcore.model.resource_claims import (
     DeviceToleration,
     ResourceClaim,
 )
-from flowcore.model.resource_slices import KEEPS_OUT, DeviceTaint
+from flowcore.model.resource_slices import DeviceTaint
 from flowcore.rules.devices.allocation.pools import PooledDevice
 
 _LACKS_AMOUNTS = f"has capacity requests, but the {CONSUMABLE_CAPACITY} feature is disabled"

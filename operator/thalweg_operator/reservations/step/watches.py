@@ -15,9 +15,9 @@ from flowcore.cluster.kinds import (
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.device_taint_rules import DeviceTaintRule
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
+from flowcore.model.nodes import KEEPS_OUT
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
-from flowcore.model.resource_slices import KEEPS_OUT
 from flowcore.model.selectors import Labels
 from thalweg_operator.reservations.events import (
     NamespaceSet,

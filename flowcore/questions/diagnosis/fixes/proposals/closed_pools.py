@@ -46,7 +46,7 @@ def is_closed(taint: Taint, asked: Collection[str], snapshot: Snapshot) -> bool:
 def closed_nodes(pod_class: PodClass, asked: Collection[str], snapshot: Snapshot) -> Bools:
     """bool[N]: nodes with such a taint that a pod does not tolerate."""
     table = snapshot.table
-    hard = {each for taints in table.taint_sets for each in taints if each.effect in ("NoSchedule", "NoExecute")}
+    hard = {each for taints in table.taint_sets for each in taints if each.keeps_out}
     closed = {each for each in hard if not tolerates(pod_class.tolerations, each) and is_closed(each, asked, snapshot)}
     is_of_set = np.array([not closed.isdisjoint(taints) for taints in table.taint_sets], dtype=np.bool_)
     nodes: Bools = is_of_set[table.taint_codes]

@@ -21,5 +21,4 @@ def node_offers(wanted: Sequence[Wanted], scenario: Scenario, plan: ScenarioPlan
         in_its_gangs(WaitingKind(pods.pod.pod_class, pods.signature, count=len(pods.keys)), pending[pods.keys[0]], plan)
         for pods in wanted
     ]
-    permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
-    return offers(kinds, plan.result.after, permanent)
+    return offers(kinds, plan.result.after, scenario.permanent())

@@ -44,7 +44,6 @@ from flowcore.rules.topology.domain_limits import UNLIMITED, counts_itself, limi
 from flowcore.rules.topology.domains import Domains
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-_HARD = ("NoSchedule", "NoExecute")
 #: Most taints that are tried, and most nodes that one fix changes.
 _MAX_TAINTS, _MAX_NODES = 16, 8
 
@@ -299,7 +298,7 @@ def _taints(pod: Pod, snapshot: Snapshot) -> Sequence[Taint]:
     nodes: dict[Taint, int] = {}
     for taints, count in zip(table.taint_sets, counts, strict=True):
         for taint in taints:
-            wanted = taint.effect in _HARD and not taint.key.startswith(STATE_TAINTS)
+            wanted = taint.keeps_out and not taint.key.startswith(STATE_TAINTS)
             if wanted and count and not tolerates(pod.pod_class.tolerations, taint):
                 nodes[taint] = nodes.get(taint, 0) + count
     commonest = sorted(nodes, key=lambda taint: (-nodes[taint], taint.key, taint.value, taint.effect))[:_MAX_TAINTS]
