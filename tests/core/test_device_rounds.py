@@ -29,6 +29,7 @@ from flowcore.model.resource_claims import (
 )
 from flowcore.model.resource_slices import DeviceId
 from flowcore.model.resources import Amounts
+from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.pod_claims import ClaimRejection
@@ -281,6 +282,19 @@ def test_of_claims_on_different_nodes_one_keeps_its_devices() -> None:
     known = cluster([node("a"), node("b")], [slice_of("a", 1), slice_of("b", 2)], claims, [pod])
     (left,) = run_round(known).unplaced
     assert left.frees == (("default", "a"),)
+
+
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_an_idle_claim_is_freed_before_anybody_leaves(elsewhere: int) -> None:
+    """Of two ways to a node kube-scheduler takes that too; without devices elsewhere the running pod leaves."""
+    low = RunningPod(
+        "default/low", "low", "a", PodClass(requests=CPU), usage=CPU, started=1.0, policy=BUILT_IN.name, owner="web"
+    )
+    known = snapshot([node("a", cpu=1000), node("b")], [waiting(naming("p", "shared"), priority=1)], [("a", CPU, ())])
+    objects = devices_of([slice_of("a", 1), slice_of("b", elsewhere)], [allocated(claim("shared"), "a", "gpu-0")])
+    result = run_round(replace(known, devices=objects, running=RunningPods((low,))))
+    assert placed(result) == ({} if elsewhere else {"p": "a"})
+    assert [each.frees for each in result.unplaced] == ([(("default", "shared"),)] if elsewhere else [])
 
 
 def test_a_claim_that_another_pod_reserves_keeps_its_devices() -> None:
