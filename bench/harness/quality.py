@@ -16,7 +16,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from harness import greedy
@@ -126,7 +126,7 @@ def _judge_certificate(result: RoundResult, total: _Sum, costs: dict[str, int]) 
 
 def _cost(snapshot: Snapshot, placed: Sequence[Placed]) -> int:
     """What a plan costs by the engine's prices, whatever the order."""
-    start = FreeCapacity(snapshot)
+    start = Plan(snapshot)
     demands = demands_of(snapshot, start.load(), DEFAULT_POLICIES)
     at_of = {demand.group.pod_class: at for at, demand in enumerate(demands)}
     counts = Counter((at_of[pod.pod_class], at) for pod, at in placed)

@@ -15,7 +15,7 @@ from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, GATE, Policy
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_round
 
 BY_POD = Policy("by-pod", unscheduled=UnscheduledPrice(per=PricedBy.POD))
@@ -62,13 +62,13 @@ RATES = {BUILT_IN.name: 500, BY_POD.name: 5}
 
 def prices(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, int]:
     """What leaving each pod costs."""
-    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    demands = demands_of(cluster, Plan(cluster).load(), policies)
     return {pod.key: int(price) for each in demands for pod, price in zip(each.group.pods, each.prices, strict=True)}
 
 
 def weights_of(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, float]:
     """How often each pod counts in its price."""
-    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    demands = demands_of(cluster, Plan(cluster).load(), policies)
     return {pod.key: each.weight for each in demands for pod in each.group.pods}
 
 

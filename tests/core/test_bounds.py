@@ -25,7 +25,7 @@ from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_round
 
 _small_pods = st.lists(
@@ -66,8 +66,8 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
         [_asking(f"p{at}", cpu, memory, cpu // 4 if at % 3 else 0) for at, (cpu, memory) in enumerate(pods)],
     )
     policies = {BUILT_IN.name: policy}
-    start = FreeCapacity(cluster)
-    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    start = Plan(cluster)
+    demands = demands_of(cluster, Plan(cluster).load(), policies)
     best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
@@ -82,8 +82,8 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
 def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: float, worth: int) -> None:
     """Whatever prices and expected loads come from a solver, right or wrong."""
     result = run_round(crowd)
-    start = FreeCapacity(crowd)
-    demands = demands_of(crowd, FreeCapacity(crowd).load(), {BUILT_IN.name: BUILT_IN})
+    start = Plan(crowd)
+    demands = demands_of(crowd, Plan(crowd).load(), {BUILT_IN.name: BUILT_IN})
     if not demands:
         return
     random = np.random.default_rng(seed)
@@ -162,8 +162,8 @@ def test_no_plan_of_gangs_beats_the_bound(nodes: list[int], gangs: list[tuple[in
     cluster = snapshot([node(f"n{at}", cpu) for at, cpu in enumerate(nodes)], pending)
     cluster = replace(cluster, gangs={f"g{cpu}": Gang(f"g{cpu}", count) for cpu, count in gangs})
     policies = {BUILT_IN.name: policy}
-    start = FreeCapacity(cluster)
-    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    start = Plan(cluster)
+    demands = demands_of(cluster, Plan(cluster).load(), policies)
     best = None
     for commits in all_plans(demands, start):
         placed = [sum(commit.count for commit in commits if commit.demand == at) for at in range(len(demands))]

@@ -28,7 +28,7 @@ from flowcore.planning.problem.bounds.bound_notes import BoundNote, sentence
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom, demands_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 from flowcore.rules.reasons.codes import QUEUE_LIMIT
@@ -158,8 +158,8 @@ def test_any_prices_of_pods_that_leave_give_a_bound(
         usage.reshape(len(chosen), len(cluster.resources)),
         leave_prices.astype(np.int64),
         move_prices.astype(np.int64),
-        FreeCapacity(cluster),
-        FreeCapacity(beside(cluster, dict.fromkeys(chosen, ""))),
+        Plan(cluster),
+        Plan(beside(cluster, dict.fromkeys(chosen, ""))),
     )
     best = min(costs_of_all_plans(cluster, policies, leave, move, prices))
     problem = Problem(cluster, policies, MODELS)

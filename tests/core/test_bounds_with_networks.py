@@ -21,7 +21,7 @@ from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import run_round
 
@@ -63,7 +63,7 @@ def _beside_a_network(cluster: Snapshot, policies: Mapping[str, Policy]) -> Iter
         changed = cluster.with_usage(used, assumed, cluster.ports, cluster.pod_index)
         if any((changed.free[row] < 0).any() or nodes.count(row) > 2 for row in range(len(used))):
             continue
-        start = FreeCapacity(changed)
+        start = Plan(changed)
         for commits in all_plans(demands, start):
             yield cost + Objective(demands, start).total(commits)
 

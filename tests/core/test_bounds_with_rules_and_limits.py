@@ -39,7 +39,7 @@ from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom, demands_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 
@@ -193,8 +193,8 @@ def _room(
         usage.reshape(len(chosen), len(cluster.resources)),
         np.array([0 if each in leave else NEVER for each in chosen], dtype=np.int64),
         np.array([0 if each in move else NEVER for each in chosen], dtype=np.int64),
-        FreeCapacity(cluster),
-        FreeCapacity(without_leavers(cluster, dict.fromkeys(chosen, ""))),
+        Plan(cluster),
+        Plan(without_leavers(cluster, dict.fromkeys(chosen, ""))),
         tuple(limits),
     )
 

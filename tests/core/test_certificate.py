@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.planning.methods import flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.solvers import UNREACHABLE, potentials, solve
 from flowcore.planning.solvers.slots import FlowNetwork
@@ -66,8 +66,8 @@ def test_a_dearer_flow_has_no_certificate(case: DrawnNetwork) -> None:
 @given(large_snapshots())
 def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapshot) -> None:
     """Starting from a single arc a class costs no more than starting from all of them."""
-    room = FreeCapacity(crowd)
-    demands = demands_of(crowd, FreeCapacity(crowd).load(), DEFAULT_POLICIES)
+    room = Plan(crowd)
+    demands = demands_of(crowd, Plan(crowd).load(), DEFAULT_POLICIES)
     supplies = supplies_of(demands, [demand.count for demand in demands], room)
     assume(supplies)
     whole = _proposal(supplies, room)
@@ -82,7 +82,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     assert grown.cost == whole.cost
 
 
-def _proposal(supplies: list[FlowSupply], room: FreeCapacity) -> flow._Proposal | None:
+def _proposal(supplies: list[FlowSupply], room: Plan) -> flow._Proposal | None:
     going = flow._propose(supplies, room, ())
     while True:
         try:

@@ -25,7 +25,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from flowcore.rules.verdicts import group
 
@@ -118,7 +118,7 @@ def test_plans_are_sound(case: Case, model: str, given_weights: CostWeights) -> 
 def test_a_room_knows_its_load(case: Case) -> None:
     """After whatever was committed it is that of the snapshot that the room makes, for any nodes in any order."""
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
-    room = FreeCapacity(cluster)
+    room = Plan(cluster)
     demands = demands_of(cluster, room.load(), {BUILT_IN.name: BUILT_IN})
     for at, demand in enumerate(demands):
         room.place(demand, at % len(cluster.table.nodes), 2)

@@ -34,7 +34,7 @@ from flowcore.planning.problem.bounds.least_cost import least_cost
 from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.solvers import LinearProgram, potentials, solve, solve_lp
@@ -49,10 +49,10 @@ def app(*names: str) -> LabelSelector:
     return LabelSelector((Requirement("app", "In", names),))
 
 
-def reachable(demands: tuple[Demand, ...], start: FreeCapacity) -> Iterator[dict[tuple[int, int], int]]:
+def reachable(demands: tuple[Demand, ...], start: Plan) -> Iterator[dict[tuple[int, int], int]]:
     """All plans that placing pods one by one, in any order, can lead to: pods by demand and node."""
     seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
-    waiting: list[tuple[dict[tuple[int, int], int], FreeCapacity]] = [({}, start)]
+    waiting: list[tuple[dict[tuple[int, int], int], Plan]] = [({}, start)]
     while waiting:
         plan, capacity = waiting.pop()
         yield plan
@@ -71,7 +71,7 @@ def reachable(demands: tuple[Demand, ...], start: FreeCapacity) -> Iterator[dict
 
 def cheapest(crowd: Snapshot, policies: dict[str, Policy]) -> int:
     """What the cheapest of all plans costs."""
-    start = FreeCapacity(crowd)
+    start = Plan(crowd)
     demands = demands_of(crowd, start.load(), policies)
     objective = Objective(demands, start)
     return min(
@@ -149,7 +149,7 @@ def test_apps_that_keep_their_own_pods_apart_are_planned_at_least_cost(crowd: Sn
 def test_every_plan_keeps_the_capacities(crowd: Snapshot) -> None:
     """Whatever rules there are, of whichever pods: no legal plan gives a domain more of a group than they say."""
     result = run_round(crowd)
-    start = FreeCapacity(crowd)
+    start = Plan(crowd)
     demands = demands_of(crowd, start.load(), DEFAULT_POLICIES)
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     where = {each.pod.key: crowd.table.index[each.node] for each in result.placements}
@@ -281,9 +281,9 @@ def zoned(draw: st.DrawFn, *, most_nodes: int = 14, most_pods: int = 9) -> Snaps
     return snapshot(nodes, pending)
 
 
-def _flowing(crowd: Snapshot) -> tuple[list[FlowSupply], FreeCapacity]:
+def _flowing(crowd: Snapshot) -> tuple[list[FlowSupply], Plan]:
     """What takes part in a flow; there is something."""
-    capacity = FreeCapacity(crowd)
+    capacity = Plan(crowd)
     demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
     supplies = supplies_of(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
     assume(supplies)
@@ -319,7 +319,7 @@ def test_a_flow_over_the_nodes_that_it_may_need_costs_what_one_over_all_nodes_co
         assert _cost(supplies, capacity) == few
 
 
-def _cost(supplies: list[FlowSupply], capacity: FreeCapacity) -> int:
+def _cost(supplies: list[FlowSupply], capacity: Plan) -> int:
     going = flow._propose(supplies, capacity, ())
     while True:
         try:

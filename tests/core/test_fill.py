@@ -12,7 +12,7 @@ from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective, unplaced_counts
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 
 
 @settings(max_examples=examples(200))
@@ -21,7 +21,7 @@ def test_a_class_at_once_goes_where_its_pods_would_go_one_by_one(crowd: Snapshot
     """As many, at the same cost, where slots only rise in cost (with balance above leastRequested they may fall)."""
     weights = CostWeights(least_requested=weight, balance=0)
     policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))}
-    start = FreeCapacity(crowd)
+    start = Plan(crowd)
     demands = demands_of(crowd, start.load(), policies)
     field = CostMatrix(demands, start)
     for at, demand in enumerate(demands):

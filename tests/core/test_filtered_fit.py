@@ -37,8 +37,9 @@ from flowcore.model.volumes import (
 )
 from flowcore.planning.evictions import fit_checks
 from flowcore.planning.evictions.fit_checks import FilteredFit
-from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.problem.placements.decisions import Checkpoint
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 from flowcore.rules.filters import Verdicts, node_resources_fit, run_filters
@@ -159,18 +160,18 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return cluster(pods, stored, pending)
 
 
-def state_of(drawn: Snapshot) -> EvictionState:
+def state_of(drawn: Snapshot) -> Plan:
     problem = Problem(drawn, {BUILT_IN.name: BUILT_IN}, MODELS)
     assert drawn.running is not None
     residents = Residents.of(drawn, drawn.running, ())
-    return EvictionState(drawn, problem.start.free, residents, problem.demands)
+    return Plan(drawn, residents, problem.demands)
 
 
-def checks_of(state: EvictionState, drawn: Snapshot) -> list[FilteredFit]:
-    return [FilteredFit(state, demand, drawn, VerdictCache.of(drawn)) for demand in state.demands]
+def checks_of(state: Plan, drawn: Snapshot) -> list[FilteredFit]:
+    return [FilteredFit(state, demand, VerdictCache.of(drawn)) for demand in state.demands]
 
 
-def compare(state: EvictionState, checks: Sequence[FilteredFit], drawn: Snapshot) -> None:
+def compare(state: Plan, checks: Sequence[FilteredFit], drawn: Snapshot) -> None:
     """That each trial has the answer of all filters, for a cluster that was made anew."""
     fresh = state_of(drawn)
     fresh.replay(state.decisions_since(Checkpoint(0, 0, 0)))

@@ -20,10 +20,10 @@ from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPoli
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.moves import move_search
-from flowcore.planning.evictions.residents import PRIORITY_OFFSET, Residents
 from flowcore.planning.evictions.search import ladders
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET, Residents
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 
@@ -49,14 +49,14 @@ def _crowded(draw: st.DrawFn) -> Snapshot:
     return snapshot(nodes, pods, [waiting("w", draw(st.integers(1, 6)), priority=5)], policy=MOVES)
 
 
-def _state(drawn: Snapshot) -> tuple[Problem, EvictionState]:
+def _state(drawn: Snapshot) -> tuple[Problem, Plan]:
     problem = Problem(drawn, POLICIES, MODELS)
     assert drawn.running is not None
     residents = Residents.of(drawn, drawn.running, ())
-    return problem, EvictionState(drawn, problem.start.free, residents, problem.demands)
+    return problem, Plan(drawn, residents, problem.demands)
 
 
-def _decide(step: str, number: int, problem: Problem, state: EvictionState, marks: list[Any]) -> None:
+def _decide(step: str, number: int, problem: Problem, state: Plan, marks: list[Any]) -> None:
     """Takes one step; one that cannot be taken is none."""
     pods, nodes = len(state.residents.pods), len(state.free)
     if step == "leave" and pods and number % pods not in state.leaving:
@@ -92,12 +92,12 @@ def test_destinations_follow_every_decision(drawn: Snapshot, steps: Sequence[tup
             home = int(state.residents.nodes[resident])
             enough = [
                 [bool(((room >= usage) | (usage == 0)).all()) for room in rooms]
-                for rooms in (state.free, state.free_now)
+                for rooms in (state.free, state.free_now())
             ]
             usable = [
                 other for other in range(len(state.free)) if other != home and enough[0][other] and enough[1][other]
             ]
-            spare = {other: float((state.free_now[other] * share).sum()) for other in usable}
+            spare = {other: float((state.free_now(other) * share).sum()) for other in usable}
             assert np.nonzero(destinations.usable(resident))[0].tolist() == usable
             assert destinations.has_any(resident) == bool(usable)
             assert destinations.find(resident) == min(usable, key=lambda other: (spare[other], other), default=-1)
@@ -130,7 +130,7 @@ def _listed(bounds: Bounds) -> list[list[float]]:
     return [values.tolist() for values in (bounds.nodes, bounds.priority, bounds.total, bounds.count)]
 
 
-def _check_bounds(bounds: Bounds, state: EvictionState, requests: Any, may_leave: Any) -> None:
+def _check_bounds(bounds: Bounds, state: Plan, requests: Any, may_leave: Any) -> None:
     residents, asked = state.residents, requests > 0
     bound_of = dict(zip(bounds.nodes.tolist(), zip(*_listed(bounds)[1:], strict=True), strict=True))
     for number, free in enumerate(state.free):
@@ -157,8 +157,8 @@ def test_what_is_remembered_changes_no_plan(drawn: Snapshot) -> None:
     result = run_round(drawn, POLICIES)
     versions = count(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EvictionState, "changed_since", lambda state, _: np.arange(len(state.free)))
-        patch.setattr(EvictionState, "version", lambda _state, _node: next(versions))
+        patch.setattr(Plan, "changed_since", lambda state, _: np.arange(len(state.free)))
+        patch.setattr(Plan, "version", lambda _state, _node: next(versions))
         assert _plan(run_round(drawn, POLICIES)) == _plan(result)
 
 

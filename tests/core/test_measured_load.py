@@ -31,7 +31,7 @@ from flowcore.model.resources import BANDWIDTH
 from flowcore.model.usage import MeasuredLoad
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.verdicts import VerdictCache, group
 from flowcore.rules.verdicts.invalidation import Event
@@ -179,7 +179,7 @@ def test_no_plan_by_use_beats_the_bound(
     ]
     cluster = snapshot([node(f"n{at}", cpu) for at, cpu in enumerate(nodes)], waiting)
     cluster = _measured(cluster, loads, [pod.foreseen for pod in waiting])
-    policies, start = _under(utilisation, model), FreeCapacity(cluster)
+    policies, start = _under(utilisation, model), Plan(cluster)
     demands = demands_of(cluster, start.load(), policies)
     best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
     result = run_round(cluster, policies)

@@ -24,7 +24,7 @@ from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 
@@ -36,7 +36,7 @@ def _problem(cluster: Snapshot) -> Problem:
 
 
 def _demands(cluster: Snapshot) -> tuple[Demand, ...]:
-    return demands_of(cluster, FreeCapacity(cluster).load(), _POLICIES)
+    return demands_of(cluster, Plan(cluster).load(), _POLICIES)
 
 
 def _many_sizes(count: int) -> Snapshot:
@@ -66,7 +66,7 @@ def test_no_plan_beats_the_bound_of_merged_demands(
             for at, (cpu, gi, zone) in enumerate(pods)
         ],
     )
-    start, demands = FreeCapacity(cluster), _demands(cluster)
+    start, demands = Plan(cluster), _demands(cluster)
     matrix = CostMatrix(demands, start)
     best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
     relaxed = relax(matrix, most_demands=most)

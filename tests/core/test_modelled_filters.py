@@ -21,12 +21,12 @@ _COUNTED = "flowcore.rules.topology.round_constraints.domain_counts.DomainCounts
 #: Filter and its part -> what counts the placements of a round for it, and what it allows then.
 MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
     (node_ports.NAME, ""): (
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.place",
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.fit_counts_at",
+        f"{_PLACEMENTS}.plans.Plan.place",
+        f"{_PLACEMENTS}.plans.Plan.fit_counts_at",
     ),
     (node_resources_fit.NAME, ""): (
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.place",
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.fit_counts_at",
+        f"{_PLACEMENTS}.plans.Plan.place",
+        f"{_PLACEMENTS}.plans.Plan.fit_counts_at",
     ),
     (node_resource_topology.NAME, ""): (
         f"{_PLACEMENTS}.zone_room.ZoneRoom.take",
@@ -41,8 +41,8 @@ MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
         f"{_PLACEMENTS}.device_room.DeviceRoom.limit",
     ),
     (dynamic_resources.NAME, "numbers"): (
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.place",
-        f"{_PLACEMENTS}.free_capacity.FreeCapacity.fit_counts_at",
+        f"{_PLACEMENTS}.plans.Plan.place",
+        f"{_PLACEMENTS}.plans.Plan.fit_counts_at",
     ),
     (pod_topology_spread.NAME, ""): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
     (inter_pod_affinity.NAME, "own terms"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),

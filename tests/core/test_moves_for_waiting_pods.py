@@ -22,8 +22,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
@@ -191,7 +191,7 @@ def test_what_is_free_now_follows_each_decision(
     problem = Problem(drawn, {BUILT_IN.name: moving()}, MODELS)
     assert drawn.running is not None
     residents = Residents.of(drawn, drawn.running, ())
-    state = EvictionState(drawn, problem.start.free, residents, problem.demands)
+    state = Plan(drawn, residents, problem.demands)
     before, start = state.free.copy(), state.checkpoint()
     for leaves, number in steps:
         staying = [resident for resident in range(len(residents.pods)) if resident not in state.leaving]
@@ -204,14 +204,14 @@ def test_what_is_free_now_follows_each_decision(
     for resident, leaving in state.leaving.items():
         if leaving.to >= 0:
             expected[leaving.to] -= residents.usage[resident]
-    assert (state.free_now == expected).all()
+    assert (state.free_now() == expected).all()
     if by_staying:
         for resident in list(state.leaving):
             state.stay(resident)
     else:
         state.roll_back(start)
     assert (state.free == before).all()
-    assert (state.free_now == before).all()
+    assert (state.free_now() == before).all()
 
 
 def test_seldom_is_there_a_better_plan() -> None:

@@ -27,7 +27,7 @@ from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from flowcore.planning.round.portfolio import Portfolio
@@ -37,12 +37,12 @@ _weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5))] * 6)
 _ZONE = "zone"
 
 
-def _demands(cluster: Snapshot, policy: Policy = BUILT_IN) -> tuple[tuple[Demand, ...], FreeCapacity]:
-    start = FreeCapacity(cluster)
+def _demands(cluster: Snapshot, policy: Policy = BUILT_IN) -> tuple[tuple[Demand, ...], Plan]:
+    start = Plan(cluster)
     return demands_of(cluster, start.load(), {BUILT_IN.name: policy}), start
 
 
-def _placed(demands: Sequence[Demand], start: FreeCapacity, takes: list[tuple[int, int, int]]) -> list[Commit]:
+def _placed(demands: Sequence[Demand], start: Plan, takes: list[tuple[int, int, int]]) -> list[Commit]:
     """Commits that fit, each no more pods than the demand has."""
     capacity, placed, commits = start.copy(), Counter[int](), []
     for which, where, pods in takes:
@@ -57,7 +57,7 @@ def _placed(demands: Sequence[Demand], start: FreeCapacity, takes: list[tuple[in
 def _by_hand(cluster: Snapshot, demands: Sequence[Demand], commits: Sequence[Commit], policy: Policy) -> int:
     """What placed pods cost, pod by pod and node by node, from the definition."""
     pods = [(demands[commit.demand], commit.node) for commit in commits for _ in range(commit.count)]
-    load, cost = FreeCapacity(cluster).load(), 0
+    load, cost = Plan(cluster).load(), 0
     for at in {to for _, to in pods}:
         here = np.array([at])
         counted = sum(np.append(demand.size, 1.0) for demand, to in pods if to == at)
@@ -188,7 +188,7 @@ def test_no_plan_beats_the_bound_whatever_pods_prefer(nodes: list[int], drawn: l
         [node(f"n{at}", cpu, labels=((_ZONE, f"z{at % 2}"),)) for at, cpu in enumerate(nodes)],
         [_mixed(number, *each[:4], spread=each[4]) for number, each in enumerate(drawn)],
     )
-    start = FreeCapacity(cluster)
+    start = Plan(cluster)
     demands = demands_of(cluster, start.load(), _POLICIES)
     objective, pods = Objective(demands, start), [at for at, demand in enumerate(demands) for _ in range(demand.count)]
     best = None

@@ -21,7 +21,7 @@ from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_one_by_one, run_round
 from flowcore.rules.filters import run_filters
 
@@ -83,8 +83,8 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_worse_than_the_floor(
         for left in result.unplaced
     }
     assume(any(before.values()))
-    start = FreeCapacity(crowd)
-    demands = demands_of(crowd, FreeCapacity(crowd).load(), policies)
+    start = Plan(crowd)
+    demands = demands_of(crowd, Plan(crowd).load(), policies)
     turns = by_price(demands, [demand.count for demand in demands])
     commits = greedy(CostMatrix(demands, start), ((at, 1) for at in turns), start.copy())
     placed = Counter[int]()

@@ -18,7 +18,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_round
 
 NOW = 1e9
@@ -113,7 +113,7 @@ def test_pods_that_count_alike_count_as_the_mean_of_them_beside_others() -> None
     """Who counts pods gains nothing on who counts sizes, and loses nothing, by that alone."""
     alike = [pod(f"alike-{number}", cpu, created=NOW, policy=BY_POD.name) for number, cpu in enumerate((1000, 3000))]
     cluster = snapshot([node("n", 4000)], [*alike, pod("large", 4000, created=NOW)], now=NOW)
-    demands = demands_of(cluster, FreeCapacity(cluster).load(), POLICIES)
+    demands = demands_of(cluster, Plan(cluster).load(), POLICIES)
     price = {each.group.pods[0].uid: int(each.prices[0]) for each in demands}
     assert price["alike-0"] == price["alike-1"]
     assert price["alike-0"] + price["alike-1"] == price["large"]

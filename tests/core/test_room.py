@@ -7,7 +7,7 @@ from support.verdicts import snapshot_of
 
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
 
@@ -16,7 +16,7 @@ from flowcore.rules.filters import run_filters
 def test_a_node_takes_as_many_as_are_counted(case: Case) -> None:
     """For one node or for all at once, one at most where host ports are held, and none where a filter rejects."""
     snapshot = snapshot_of(case, place_blocked=False)
-    start = FreeCapacity(snapshot)
+    start = Plan(snapshot)
     demands = demands_of(snapshot, start.load(), {BUILT_IN.name: BUILT_IN})
     for demand in demands:
         pod_class = demand.group.pod_class
@@ -30,4 +30,4 @@ def test_a_node_takes_as_many_as_are_counted(case: Case) -> None:
             room = start.copy()
             assert room.place(demand, at, int(count) + 3) == count
             assert room.max_pods_at(demand, at) == 0
-    assert (start.free == FreeCapacity(snapshot).free).all(), "copies are independent"
+    assert (start.free == Plan(snapshot).free).all(), "copies are independent"

@@ -21,7 +21,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round.portfolio import Portfolio
 
@@ -35,7 +35,7 @@ def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[
 
     But for their required affinity, which draws others a little: a round leaves that out.
     """
-    room = FreeCapacity(cluster)
+    room = Plan(cluster)
     demands = demands_of(cluster, room.load(), {BUILT_IN.name: BUILT_IN})
     now = replace(cluster, pod_index=recount_pods(cluster))
     for which, at in takes:
@@ -147,5 +147,5 @@ def test_a_wish_speaks_for_both(first: str) -> None:
 def test_nothing_to_lean_on() -> None:
     """Preferences that no pod of the round meets bind nothing to filling."""
     found = cluster(pods(3, kind("web", preferred=wish(100, "zone", "elsewhere"))))
-    demands = demands_of(found, FreeCapacity(found).load(), {BUILT_IN.name: BUILT_IN})
+    demands = demands_of(found, Plan(found).load(), {BUILT_IN.name: BUILT_IN})
     assert [demand.constraints.sequential for demand in demands] == [False]

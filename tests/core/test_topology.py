@@ -16,7 +16,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.rules.filters import run_filters
 
@@ -44,7 +44,7 @@ def test_one_by_one_keeps_the_same_rules(cluster: Snapshot) -> None:
 )
 def test_room_allows_what_filters_allow(cluster: Snapshot, takes: list[tuple[int, int, int]]) -> None:
     """After any commits: a node takes a pod exactly where it fits, and as many in a row as are counted."""
-    room = FreeCapacity(cluster)
+    room = Plan(cluster)
     demands = demands_of(cluster, room.load(), {BUILT_IN.name: BUILT_IN})
     now = replace(cluster, pod_index=recount_pods(cluster))
     for which, at, count in takes:

@@ -5,10 +5,10 @@ from itertools import product
 
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 
 
-def all_plans(demands: Sequence[Demand], start: FreeCapacity) -> Iterator[list[Commit]]:
+def all_plans(demands: Sequence[Demand], start: Plan) -> Iterator[list[Commit]]:
     """Every way to place or leave each pod that fits together."""
     pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
     for nodes in product((None, *range(len(start.free))), repeat=len(pods)):

@@ -16,7 +16,7 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import RoundResult
 
@@ -67,7 +67,7 @@ def costs_of_all_plans(
         moved_to = {cluster.table.index[to] for to in chosen if to}
         if any((staying.free[row] < 0).any() for row in moved_to):
             continue
-        start = FreeCapacity(staying)
+        start = Plan(staying)
         extra = sum(prices.get((pod, bool(to)), 0) for pod, to in zip(pods, chosen, strict=True) if to is not None)
         for commits in all_plans(demands, start):
             come = [pod for number, count in _counts(commits) for pod in demands[number].group.pods[:count]]
@@ -94,7 +94,7 @@ def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResu
     commits: Sequence[Commit] = [
         Commit(number[each.pod.key], cluster.table.index[each.node], 1) for each in result.placements
     ]
-    start = FreeCapacity(beside(cluster, {each.pod: each.to for each in result.evictions}))
+    start = Plan(beside(cluster, {each.pod: each.to for each in result.evictions}))
     prices = {
         pod.key: int(price) for demand in demands for pod, price in zip(demand.group.pods, demand.prices, strict=True)
     }

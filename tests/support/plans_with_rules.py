@@ -11,7 +11,7 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
 #: Who has left so far, by key, and where to ("": no other node); and pods by demand and node.
@@ -65,7 +65,7 @@ def costs_of_reachable_plans(
         staying = without_leavers(cluster, leavers)
         counts = dict(placed)
         commits = [Commit(number, node, count) for (number, node), count in sorted(counts.items())]
-        yield Objective(demands, FreeCapacity(staying)).total(commits)
+        yield Objective(demands, Plan(staying)).total(commits)
         after = _with_placements(staying, demands, counts)
         further: list[_State] = []
         for number, demand in enumerate(demands):

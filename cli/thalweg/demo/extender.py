@@ -13,7 +13,7 @@ from thalweg_extender import FilterOutcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.planning.problem.demands.demands import demands_of
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.scores import scores_of
@@ -44,7 +44,7 @@ class _Planned:
 
     def __init__(self, scene: Scene, must: Collection[str]) -> None:
         self._nodes, self._must, self._snapshot = scene.nodes, must, scene.snapshot()
-        demands = demands_of(self._snapshot, FreeCapacity(self._snapshot).load(), DEFAULT_POLICIES)
+        demands = demands_of(self._snapshot, Plan(self._snapshot).load(), DEFAULT_POLICIES)
         self._demands = {pod.key: demand for demand in demands for pod in demand.group.pods}
         self._promised: dict[str, str] = {}
         self.plan: dict[str, str] = {}

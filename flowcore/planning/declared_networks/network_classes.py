@@ -17,7 +17,7 @@ from flowcore.planning.declared_networks import Supply, SupplyGroup
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes import RestrictToGangDomains
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED
 
@@ -54,7 +54,7 @@ class NetworkClass:
         first, more = self.demand.group.pods[0].key, self.demand.count - 1
         return f"{first} and {more} more" if more else first
 
-    def supply(self, capacity: FreeCapacity, *, alone: bool = False) -> Supply:
+    def supply(self, capacity: Plan, *, alone: bool = False) -> Supply:
         """What the solver reads.
 
         Args:
@@ -124,7 +124,7 @@ class NetworkPods:
         """How many domains its gangs and slices choose."""
         return sum(len(group.domains) for group in self.groups)
 
-    def with_choices(self, most: int, capacity: FreeCapacity, now: float) -> NetworkPods:
+    def with_choices(self, most: int, capacity: Plan, now: float) -> NetworkPods:
         """The same pods with ``most`` domains to choose at most: groups take turns as in ``limited``.
 
         At half of the times the turns begin elsewhere, so that groups which the network never places keep no other

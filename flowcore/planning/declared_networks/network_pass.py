@@ -2,7 +2,7 @@
 
 Networks have their turn by their dearest pods. A network sees what is free after the networks before it and after all
 other pods that are dearer than its dearest one; other pods get what it leaves. Its plan is carried out as it is or not
-at all: every placement passes ``FreeCapacity`` like those of all methods, and where rules between pods keep some out,
+at all: every placement passes ``Plan`` like those of all methods, and where rules between pods keep some out,
 the network is solved again without them.
 """
 
@@ -41,7 +41,7 @@ from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
@@ -70,7 +70,7 @@ class _Commits:
 
     solution: NetworkSolution
     entries: tuple[tuple[int, int, int], ...]
-    capacity: FreeCapacity
+    capacity: Plan
     least: int
 
 
@@ -131,7 +131,7 @@ class _Cluster:
         self.contradictions: list[Contradiction] = []
         self.slack = 0
 
-    def snapshot(self, capacity: FreeCapacity | None = None) -> Snapshot:
+    def snapshot(self, capacity: Plan | None = None) -> Snapshot:
         """The snapshot with all placements running, and with nothing pending.
 
         Args:
@@ -140,7 +140,7 @@ class _Cluster:
         committed = [(placement.node, placement.pod.signature) for placement in self.placements]
         return (self.capacity if capacity is None else capacity).to_snapshot(committed)
 
-    def without_room_for(self, pods: tuple[PendingPod, ...]) -> FreeCapacity:
+    def without_room_for(self, pods: tuple[PendingPod, ...]) -> Plan:
         """The capacity without what these pods take if they are placed first."""
         left = self.capacity.copy()
         if not pods:
@@ -149,7 +149,7 @@ class _Cluster:
         problem = RestrictToGangDomains().apply(problem)
         first = Admission(problem).by_price() if problem.atomic_groups.all else fill(problem)
         for commit in first.commits:
-            left.reserve(first.demands[commit.demand], commit.node, commit.count)
+            left.hold(first.demands[commit.demand], commit.node, commit.count)
         return left
 
 
@@ -179,7 +179,7 @@ class _PolicyNetwork:
         self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
         self._seed, self._work = seed, work
 
-    def run(self, capacity: FreeCapacity) -> None:
+    def run(self, capacity: Plan) -> None:
         """Decides the policy's pods with this capacity."""
         everybody = network_pods(self._problem, self._policy.name, _labels_read(self._model))
         for left in everybody.kept_out:
@@ -213,7 +213,7 @@ class _PolicyNetwork:
             self._leave_all((late,), clause)
         self._adopt(waiting, commits)
 
-    def _in_time(self, waiting: NetworkPods, capacity: FreeCapacity) -> tuple[NetworkPods, _Commits]:
+    def _in_time(self, waiting: NetworkPods, capacity: Plan) -> tuple[NetworkPods, _Commits]:
         """The network of all pods, or of as many kinds, and gangs that choose a domain, as a round has time for.
 
         Raises:
@@ -249,7 +249,7 @@ class _PolicyNetwork:
 
     # --- the plan ---
 
-    def _solved(self, waiting: NetworkPods, capacity: FreeCapacity) -> _Commits:
+    def _solved(self, waiting: NetworkPods, capacity: Plan) -> _Commits:
         try:
             return self._solve(waiting, capacity)
         except NetworkRefused:
@@ -257,7 +257,7 @@ class _PolicyNetwork:
         except Exception as error:  # whatever network it is, other policies are served
             raise NetworkRefused(f"solving it raised {error!r}") from error
 
-    def _solve(self, waiting: NetworkPods, capacity: FreeCapacity) -> _Commits:
+    def _solve(self, waiting: NetworkPods, capacity: Plan) -> _Commits:
         problem, classes = self._problem, waiting.classes
         supplies = [each.supply(capacity) for each in classes]
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
@@ -289,7 +289,7 @@ class _PolicyNetwork:
         waiting: NetworkPods,
         pods: tuple[Pods, ...],
         solution: NetworkSolution,
-        capacity: FreeCapacity,
+        capacity: Plan,
     ) -> int:
         """A cost that no flow of the network goes below, with all room that there is before anybody is decided.
 
@@ -389,7 +389,7 @@ def _sentence(clause: str) -> str:
 
 
 def _place(
-    classes: Sequence[NetworkClass], solution: NetworkSolution, capacity: FreeCapacity
+    classes: Sequence[NetworkClass], solution: NetworkSolution, capacity: Plan
 ) -> tuple[tuple[tuple[int, int, int], ...], dict[tuple[int, int], int]]:
     """The placements in an order that rules between pods allow, and those that they allow in none: how many fit."""
     arcs = sorted(solution.placed.items())
@@ -406,7 +406,7 @@ def _without(
     rejected: dict[tuple[int, int], int],
     classes: Sequence[NetworkClass],
     entries: Sequence[tuple[int, int, int]],
-    capacity: FreeCapacity,
+    capacity: Plan,
 ) -> Graph:
     """The graph in which nodes take no more of the rejected pods than rules allow beside what was placed.
 

@@ -19,7 +19,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.fit_checks import is_plain
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
 
@@ -54,9 +54,9 @@ class Destinations:
     After a decision only the nodes are looked at again whose room has changed.
     """
 
-    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
+    def __init__(self, state: Plan, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
         self._state, self._policies, self._cache = state, policies, cache
-        self._services = state.snapshot().pod_index.services
+        self._services = state.before.pod_index.services
         #: With all that leave: their rules hold until they have left, and replacements come before.
         self._with_leavers = state.snapshot(leavers_stay=True)
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
@@ -67,7 +67,7 @@ class Destinations:
         #: Whether a replacement from a node has a destination, where filters decide; and the changes before that.
         self._found: dict[tuple[int, int], bool] = {}
         self._found_after = 0
-        total = np.maximum(state.snapshot().allocatable.astype(np.float64).sum(axis=0), 1.0)
+        total = np.maximum(state.before.allocatable.astype(np.float64).sum(axis=0), 1.0)
         self._share = 1.0 / total
         #: float64[N]: the room to spare on each node, in shares of all that there is; and the changes before that.
         self._spare, self._spare_after = np.zeros(len(state.free)), -1
@@ -82,17 +82,17 @@ class Destinations:
         self._node_with_room_after = state.changes
         asked = np.zeros(len(amounts), dtype=np.bool_)
         asked[residents.sizes[among]] = True
-        fits = (nodes >= 0) & _enough(state.free_now[np.maximum(nodes, 0)], amounts)
+        fits = (nodes >= 0) & _enough(state.free_now(np.maximum(nodes, 0)), amounts)
         lacking = np.nonzero(asked & ~fits)[0]
         if len(lacking):
             every, spare = np.arange(len(state.free)), self._room_to_spare()
             # Moves take the nodes with the least room to spare: the one with the most stays an answer for long.
             roomiest = int(spare.argmax())
-            suffices = _enough(state.free_now[[roomiest]], amounts[lacking])
+            suffices = _enough(state.free_now(roomiest), amounts[lacking])
             for size in lacking[~suffices].tolist():
                 # Where no node had so much room, one has only if its room has changed.
                 candidates = changed if nodes[size] == _NO_NODE else every
-                fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
+                fitting = candidates[_enough(state.free_now(candidates), amounts[size])]
                 nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
             nodes[lacking[suffices]] = roomiest
         # What is not asked for now is looked at anew when it is.
@@ -208,7 +208,7 @@ class Destinations:
             alike = self._of_resident[resident] = self._replacements[key]
         if alike.changes != state.changes:
             nodes = state.changed_since(alike.changes)
-            room = np.minimum(state.free_now[nodes], state.free[nodes])
+            room = np.minimum(state.free_now(nodes), state.free[nodes])
             usable = alike.allowed[nodes] & _enough(room, alike.usage)
             alike.count += int(np.count_nonzero(usable)) - int(np.count_nonzero(alike.usable[nodes]))
             alike.usable[nodes] = usable
@@ -219,7 +219,7 @@ class Destinations:
         state = self._state
         if self._spare_after != state.changes:
             nodes = state.changed_since(self._spare_after)
-            self._spare[nodes] = (state.free_now[nodes] * self._share).sum(axis=1)
+            self._spare[nodes] = (state.free_now(nodes) * self._share).sum(axis=1)
             self._spare_after = state.changes
         return self._spare
 

@@ -12,7 +12,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
-from flowcore.planning.evictions.state import EvictionState, share_key
+from flowcore.planning.problem.placements.decisions import share_key
+from flowcore.planning.problem.placements.plans import Plan
 
 #: The least important pods of a node that are each tried as the first that a budget lets go.
 _MOST_FIRST = 12
@@ -57,7 +58,7 @@ class Eligibility:
 
     kind = EvictionKind.PREEMPTION
 
-    def __init__(self, state: EvictionState) -> None:
+    def __init__(self, state: Plan) -> None:
         self._state, self._residents = state, state.residents
 
     def mask(self, priority: int) -> Bools:
@@ -168,7 +169,7 @@ class MoveEligibility:
 
     kind = EvictionKind.MIGRATION
 
-    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
+    def __init__(self, state: Plan, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
         self._recent: dict[tuple[str, str], int] = {}
         #: ``_is_open`` by policy and namespace, and the changes of the state before that.
@@ -303,7 +304,7 @@ class MoveEligibility:
         return is_open
 
     def limits(self, resident: int) -> dict[tuple[str, str], int]:
-        """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
+        """How many more moves the policy of a resident allows, by what is counted (``Plan.moves``)."""
         pod = self._residents.pods[resident]
         rescheduling = self._policies[pod.policy].rescheduling
         most = {

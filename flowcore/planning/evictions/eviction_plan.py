@@ -26,7 +26,6 @@ from flowcore.planning.evictions.order import (
     plain_demands,
     waited_for,
 )
-from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
@@ -35,7 +34,6 @@ from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.state import Arrival, Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
 from flowcore.planning.methods.domain_tries import DomainTries
@@ -45,6 +43,9 @@ from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
@@ -149,9 +150,10 @@ class _EvictionRound:
             residents = Residents.of(result.after, running, result.placements, kept)
         else:
             residents = Residents.of(result.after, running, taken_back)
-        free = candidate.free_for_others(problem.demands)
-        self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
+        self._state = Plan(result.after, residents, demands, partial(priced, problem))
         self._held = candidate.held
+        for commit in () if self._held is None else self._held.commits:
+            self._state.hold(problem.demands[commit.demand], commit.node, commit.count)
         #: Keys of placements that come anew, since others that they may need are taken back.
         self._anew: set[str] = set()
         groups = [entry.group for entry in self._waiting if entry.needs_domain]
@@ -262,7 +264,7 @@ class _EvictionRound:
         for waiting in self._waiting:
             if waiting.group == held.group:
                 for commit in held.commits:
-                    state.release(commit.node, state.demands[commit.demand].requests * commit.count)
+                    state.hold(state.demands[commit.demand], commit.node, -commit.count)
                 checkpoint = state.checkpoint()
                 self._place(search, waiting)
                 if len(state.arrivals) > checkpoint.arrivals:

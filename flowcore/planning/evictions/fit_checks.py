@@ -11,8 +11,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import node_volume_limits, run_filters, static_fits
 from flowcore.rules.filters.node_resources_fit import not_offered
 from flowcore.rules.filters.registry import EASED_BY_LEAVING, RESOURCES, RUNNING_TERMS, run_filter
@@ -62,7 +62,7 @@ class ResourceFit:
 
     by_node = True
 
-    def __init__(self, state: EvictionState, demand: Demand) -> None:
+    def __init__(self, state: Plan, demand: Demand) -> None:
         self._state = state
         self.possible = demand.allowed
         self._demand = demand
@@ -113,10 +113,8 @@ class FilteredFit:
 
     by_node = False
 
-    def __init__(self, state: EvictionState, demand: Demand, before: Snapshot, cache: VerdictCache) -> None:
-        """``before``: the cluster before any decision."""
-        self._state = state
-        group = demand.group
+    def __init__(self, state: Plan, demand: Demand, cache: VerdictCache) -> None:
+        self._state, group, before = state, demand.group, state.before
         self._pod_class, self._signature = group.pod_class, group.signature
         self._asked = demand.requests > 0
         self._requests = demand.requests[self._asked]
@@ -156,7 +154,7 @@ class FilteredFit:
         if now.closed[node] or not (now.open[node] or self._wants_others):
             return not now.closed[node]
         if now.limited[node] and not self._wants_others:
-            storage, name = self._state.snapshot().storage, self._state.node_name(node)
+            storage, name = self._state.snapshot().storage, self._state.before.table.nodes[node].name
             mounted = self._state.mounted(node, without)
             return not node_volume_limits.rejects(self._pod_class.volumes, storage, name, mounted)
         snapshot = self._state.snapshot(without)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.evictions.fit_checks import is_plain
-from flowcore.planning.evictions.state import Arrival, EvictionState
+from flowcore.planning.problem.placements.decisions import Arrival
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
 _NO_NODE = -1
@@ -31,7 +32,7 @@ class ArrivalOrder:
     plain: frozenset[int]
 
 
-def order_arrivals(state: EvictionState) -> ArrivalOrder:
+def order_arrivals(state: Plan) -> ArrivalOrder:
     """Splits the arrivals of a plan; within each part they keep their order."""
     plain = plain_demands(state, {arrival.demand for arrival in state.arrivals})
     at_once: list[Arrival] = []
@@ -46,7 +47,7 @@ def order_arrivals(state: EvictionState) -> ArrivalOrder:
     return ArrivalOrder(tuple(at_once), tuple(later), plain)
 
 
-def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
+def plain_demands(state: Plan, demands: Collection[int]) -> frozenset[int]:
     """Demands for whose pods only resources count, whichever pods leave and come."""
     everybody = state.snapshot(leavers_stay=True, arrivals=state.arrivals)
     groups = {demand: state.demands[demand].group for demand in demands}
@@ -55,7 +56,7 @@ def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[i
     )
 
 
-def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
+def first_rejected(state: Plan, order: ArrivalOrder) -> Arrival | None:
     """The first waiting arrival that a filter rejects even after all victims have left; None: none."""
     for place, arrival in enumerate(order.later):
         if arrival.demand not in order.plain:
@@ -65,7 +66,7 @@ def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
     return None
 
 
-def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
+def waited_for(state: Plan, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
     """Numbers of the victims that each pod waits for, by the pod's key.
 
     These are the leavers of its node; where rules decide about it, also leavers whose node gains no pod, or all
@@ -90,14 +91,12 @@ def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int
     return waited
 
 
-def _before(
-    state: EvictionState, arrivals: Sequence[Arrival], gone: Sequence[int] = (), *, replaced: bool = True
-) -> Snapshot:
+def _before(state: Plan, arrivals: Sequence[Arrival], gone: Sequence[int] = (), *, replaced: bool = True) -> Snapshot:
     """The cluster with some arrivals and without some that leave; all others of them are still there."""
     revoked = [resident for resident, leaving in state.leaving.items() if leaving.kind is None]
     return state.snapshot([*revoked, *gone], leavers_stay=True, arrivals=arrivals, replaced=replaced)
 
 
-def _passes(state: EvictionState, arrival: Arrival, snapshot: Snapshot) -> bool:
+def _passes(state: Plan, arrival: Arrival, snapshot: Snapshot) -> bool:
     group = state.demands[arrival.demand].group
     return bool(run_filters(group.pod_class, snapshot, group.signature).fits[arrival.node])

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 
-def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
+def take_back(state: Plan, holds: Callable[[], bool]) -> None:
     """Lets stay who need not leave, until nobody more may: one that stays gives its place elsewhere back.
 
     Who breaks a rule leaves for its own sake.
@@ -21,7 +21,7 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
         pass
 
 
-def _take_some_back(state: EvictionState, holds: Callable[[], bool]) -> bool:
+def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     """Asks each of them once. Whether any stays."""
     pods, arrived = state.residents.pods, {arrival.pod.key for arrival in state.arrivals}
     # A placement does not come back where its pod has got another node.
@@ -54,7 +54,7 @@ def _take_some_back(state: EvictionState, holds: Callable[[], bool]) -> bool:
     return any_stays
 
 
-def _together(state: EvictionState, resident: int) -> Sequence[int]:
+def _together(state: Plan, resident: int) -> Sequence[int]:
     """Residents that stay together: a gang that leaves as a whole does."""
     residents = state.residents
     name = residents.pods[resident].gang
@@ -66,7 +66,7 @@ def _together(state: EvictionState, resident: int) -> Sequence[int]:
     return (resident,)
 
 
-def _enough(state: EvictionState, eviction: Sequence[int], asked: Mapping[int, Int64s]) -> bool:
+def _enough(state: Plan, eviction: Sequence[int], asked: Mapping[int, Int64s]) -> bool:
     """Whether all that comes still has its resources if these stay.
 
     Args:

@@ -20,7 +20,7 @@ from flowcore.costs.model import Float64s
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.planning.methods.assignment_program import Pairs
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import UNLIMITED, remaining
@@ -119,7 +119,7 @@ class _Rows:
 
 
 def with_conflict_rows(
-    program: LinearProgram, pairs: Pairs, demands: Sequence[Demand], capacity: FreeCapacity
+    program: LinearProgram, pairs: Pairs, demands: Sequence[Demand], capacity: Plan
 ) -> tuple[LinearProgram, Callable[[Float64s], Float64s]]:
     """A placing program with what its classes may not do together.
 
@@ -204,7 +204,7 @@ def _add_spread(
     skew: Spread,
     readers: Sequence[_ConflictClass],
     incrementers: Sequence[_ConflictClass],
-    capacity: FreeCapacity,
+    capacity: Plan,
 ) -> None:
     """Where ``readers`` have pods, ``incrementers`` have at most so many more as in the emptiest domain."""
     counter, counts = skew.counter, capacity.domain_counts.of(skew.counter)

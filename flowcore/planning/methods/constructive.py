@@ -14,7 +14,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands
 
@@ -31,7 +31,7 @@ def constrained_first(problem: Problem) -> Candidate:
     """Demands with constraints between pods go first; those that block domains for others block few."""
     order = sorted(problem.queue, key=lambda index: not problem.demands[index].constraints.constrained)
 
-    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+    def place(capacity: Plan, wait_prices: WaitPrices) -> list[Commit]:
         counts = ((index, problem.demands[index].count) for index in order)
         return greedy(problem.cost_matrix, counts, capacity, packed=True, wait_prices=wait_prices)
 
@@ -45,7 +45,7 @@ def one_by_one(problem: Problem, order: Sequence[int]) -> Candidate:
         order: demand of each pod.
     """
 
-    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+    def place(capacity: Plan, wait_prices: WaitPrices) -> list[Commit]:
         return place_one_by_one(problem.cost_matrix, order, capacity, wait_prices)
 
     return _placed(problem, "one by one", place)
@@ -66,7 +66,7 @@ def interleaved(problem: Problem) -> Candidate:
     """Demands take the cheapest slots by turns, some of their pods each time: nearly as one by one, but sooner."""
     counts = np.array([demand.count for demand in problem.demands], dtype=np.int64)
 
-    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+    def place(capacity: Plan, wait_prices: WaitPrices) -> list[Commit]:
         parts = in_parts(counts, problem.by_size[::-1])
         return greedy(problem.cost_matrix, parts, capacity, wait_prices=wait_prices)
 
@@ -82,7 +82,7 @@ def in_parts(counts: Int64s, order: Sequence[int], parts: int = _PARTS) -> list[
     ]
 
 
-def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity: FreeCapacity) -> Candidate:
+def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity: Plan) -> Candidate:
     """A candidate of commits and of all other pods that fit beside them, in the order of the queue.
 
     Args:
@@ -121,7 +121,7 @@ class FixedPart:
     """Pods with rules that a method does not know, fixed where a candidate has them: it decides the others beside."""
 
     commits: tuple[Commit, ...]
-    capacity: FreeCapacity
+    capacity: Plan
 
     @classmethod
     def none(cls, problem: Problem) -> FixedPart:
@@ -150,7 +150,7 @@ def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
     return [index for *_, index in sorted(entries)]
 
 
-def _placed(problem: Problem, method: str, place: Callable[[FreeCapacity, WaitPrices], list[Commit]]) -> Candidate:
+def _placed(problem: Problem, method: str, place: Callable[[Plan, WaitPrices], list[Commit]]) -> Candidate:
     capacity = problem.start.copy()
     nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
     commits = place(capacity, wait_prices(problem, [0] * len(problem.demands), nobody))

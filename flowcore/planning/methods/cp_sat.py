@@ -35,7 +35,7 @@ from flowcore.planning.problem.levels import waiting_places
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import solve_mip
 
@@ -254,7 +254,7 @@ def worth_solving(problem: Problem, candidate: Candidate) -> bool:
     )
 
 
-def _most_pods(capacity: FreeCapacity, demand: Demand) -> Int64s:
+def _most_pods(capacity: Plan, demand: Demand) -> Int64s:
     """int64[N]: how many pods of a demand each node takes at most, whatever else is placed."""
     rules = demand.constraints
     if not rules.spreads:
@@ -294,9 +294,7 @@ def _hint(
     return np.array([*pods, *pending, *(~candidate.admitted[undecided]).astype(np.float64)])
 
 
-def _place_all(
-    demands: tuple[Demand, ...], capacity: FreeCapacity, who: Int64s, where: Int64s, pods: Int64s
-) -> list[Commit]:
+def _place_all(demands: tuple[Demand, ...], capacity: Plan, who: Int64s, where: Int64s, pods: Int64s) -> list[Commit]:
     used = pods > 0
     arcs = list(zip(who[used].tolist(), where[used].tolist(), pods[used].tolist(), strict=True))
     fits = capacity.place_all(demands, who[used], where[used], pods[used]).tolist()

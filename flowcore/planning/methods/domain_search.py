@@ -20,15 +20,16 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.domain_room import (
+    Members,
     Need,
+    by_turns,
     is_untouched,
     left_over,
     may_hold,
     may_hold_slices,
     needs_of,
 )
-from flowcore.planning.problem.placements.domain_turns import Members, by_turns
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import added_cost
 from flowcore.rules.topology.domains import Domains
@@ -53,7 +54,7 @@ class PlacedGroup:
 
     demands: Mapping[int, Demand]
     commits: tuple[Commit, ...]
-    capacity: FreeCapacity
+    capacity: Plan
 
 
 class DomainSearch:
@@ -69,7 +70,7 @@ class DomainSearch:
         problem: Problem,
         group: AtomicGroup,
         demands: Sequence[Demand],
-        capacity: FreeCapacity,
+        capacity: Plan,
         fit_counts: Callable[[int], Int64s],
         most: int,
         limit: int | None = None,
@@ -210,7 +211,7 @@ class DomainSearch:
         domains: Domains,
         needs: Sequence[Need],
         wishes: Int64s,
-        capacity: FreeCapacity,
+        capacity: Plan,
         home: int = -1,
     ) -> Iterator[Bools]:
         """Domains that may hold a gang, the best first: bool[N], their nodes.
@@ -247,7 +248,7 @@ class DomainSearch:
         for code in order[fine[order]][:_MOST_TRIES].tolist():
             yield domains.codes == code
 
-    def _may_hold_slices(self, place: int, domains: Domains, capacity: FreeCapacity) -> Bools:
+    def _may_hold_slices(self, place: int, domains: Domains, capacity: Plan) -> Bools:
         """bool[D]: domains that may hold all gangs within a gang, each in a domain of its own topology."""
         state = PlacedGroup({}, (), capacity)
         return may_hold_slices(

@@ -21,7 +21,7 @@ from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import potentials, solve
 from flowcore.planning.solvers.slots import build_network, decode_flows, most_paid, slot_widths
@@ -90,9 +90,7 @@ def solve_by_flow(problem: Problem, fixed: FixedPart, known: Candidate) -> Gener
     return FlowSolution(candidate, plan.solves, plan.arcs, plan.marginal_costs)
 
 
-def plan_by_flow(
-    demands: Sequence[Demand], capacity: FreeCapacity, known: Sequence[Commit]
-) -> Generator[None, None, FlowPlan]:
+def plan_by_flow(demands: Sequence[Demand], capacity: Plan, known: Sequence[Commit]) -> Generator[None, None, FlowPlan]:
     """Commits into ``capacity`` what flows of least cost propose; yields after each call of the solver.
 
     Args:
@@ -126,7 +124,7 @@ def plan_by_flow(
 
 
 def _propose(
-    supplies: Sequence[FlowSupply], capacity: FreeCapacity, known: Sequence[Commit]
+    supplies: Sequence[FlowSupply], capacity: Plan, known: Sequence[Commit]
 ) -> Generator[None, None, tuple[_Proposal | None, int]]:
     """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
 
@@ -301,7 +299,7 @@ def _add_columns(
     return grown
 
 
-def _mean_pod(supplies: Sequence[FlowSupply], capacity: FreeCapacity, nodes: Int64s) -> tuple[Float64s, Int64s]:
+def _mean_pod(supplies: Sequence[FlowSupply], capacity: Plan, nodes: Int64s) -> tuple[Float64s, Int64s]:
     """What a slot of each node stands for: the mean of the pods that may come to it.
 
     A class's pods count on a node in proportion to how few other nodes they have.

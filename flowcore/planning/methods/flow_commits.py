@@ -8,11 +8,11 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.supplies import FlowSupply
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 
 
 def commit_flow(
-    supplies: Sequence[FlowSupply], classes: Int64s, nodes: Int64s, pods: Int64s, capacity: FreeCapacity
+    supplies: Sequence[FlowSupply], classes: Int64s, nodes: Int64s, pods: Int64s, capacity: Plan
 ) -> list[Commit]:
     """Commits what fits: nodes that can take all of their arcs first, then the others arc by arc.
 
@@ -44,7 +44,7 @@ def commit_flow(
 
 
 def _place_evenly(
-    arcs: Sequence[tuple[int, int, int]], demands: Sequence[Demand], capacity: FreeCapacity
+    arcs: Sequence[tuple[int, int, int]], demands: Sequence[Demand], capacity: Plan
 ) -> list[tuple[int, int]]:
     """Commits arcs of demands that spread, the emptiest domains first: no domain gets far ahead of the others."""
     heights: dict[tuple[int, int], int] = {}

@@ -19,7 +19,7 @@ from flowcore.planning.methods.cheapest_of_kinds import CheapestOfKinds
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
 
@@ -33,7 +33,7 @@ _NOBODY_WAITS: WaitPrices = {}
 def greedy(
     cost_matrix: CostMatrix,
     order: Iterable[tuple[int, int]],
-    capacity: FreeCapacity,
+    capacity: Plan,
     shadow_prices: Float64s | None = None,
     *,
     packed: bool = False,
@@ -82,9 +82,7 @@ def greedy(
 class OwnCosts:
     """What the next pod of a kind of demands costs on each node beside what it prefers of others; infinite: no room."""
 
-    def __init__(
-        self, demand: Demand, least_arc: Int64s, capacity: FreeCapacity, resource_cost: Float64s | None
-    ) -> None:
+    def __init__(self, demand: Demand, least_arc: Int64s, capacity: Plan, resource_cost: Float64s | None) -> None:
         self._demand, self._capacity = demand, capacity
         self._arc = least_arc.astype(np.float64)
         for part in demand.claims.parts:
@@ -98,7 +96,7 @@ class OwnCosts:
         """float64[N]; each call returns the same array, updated."""
         demand, capacity = self._demand, self._capacity
         if self._seen_changes != capacity.changes:
-            nodes = np.nonzero(capacity.is_changed(self._seen_changes))[0]
+            nodes = capacity.changed_since(self._seen_changes)
             nodes = nodes[demand.counts[nodes] > 0]
             self._seen_changes = capacity.changes
             cost = self._arc[nodes] + capacity.next_increase_at(demand, nodes)
@@ -116,7 +114,7 @@ class CandidateNodes:
         self,
         cost_matrix: CostMatrix,
         index: int,
-        capacity: FreeCapacity,
+        capacity: Plan,
         shadow_prices: Float64s | None,
         own_costs: dict[int, OwnCosts],
         *,
@@ -135,7 +133,7 @@ class CandidateNodes:
         if shadow_prices is not None:
             self._resource_cost = shadow_prices[:, self._requested] @ self._demand.requests[self._requested]
         #: What its preferences among the pods of the round add to the cost of each node, and what they had read then.
-        self._soft_costs = self._demand.soft_costs(capacity.snapshot)
+        self._soft_costs = self._demand.soft_costs(capacity.before)
         self._soft_cost: Int64s | None = None
         self._soft_cost_version: tuple[int, ...] = ()
         #: What the rules read when the demand's last pod found no node; None: it found one.
@@ -397,7 +395,7 @@ class CandidateNodes:
         capacity, demand = self._capacity, self._demand
         if self._seen_changes == capacity.changes:
             return
-        nodes = np.nonzero(capacity.is_changed(self._seen_changes))[0]
+        nodes = capacity.changed_since(self._seen_changes)
         nodes = nodes[demand.counts[nodes] > 0]
         self._seen_changes = capacity.changes
         cost = self._arc_cost(nodes) + capacity.next_increase_at(demand, nodes)

@@ -89,7 +89,7 @@ class NodeStates:
 def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
     """int64[M]: states of some nodes, in ever coarser ways."""
     capacity = cost_matrix.capacity
-    offered = capacity.snapshot.allocatable[nodes]
+    offered = capacity.before.allocatable[nodes]
     fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
     loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
     taken = [column[nodes] for load in loads for column in load.taken.T]

@@ -20,7 +20,7 @@ from flowcore.planning.methods.greedy import CandidateNodes, OwnCosts, greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.counters import DomainCounter
@@ -40,7 +40,7 @@ _NOWHERE = -1
 
 
 def place_one_by_one(
-    cost_matrix: CostMatrix, order: Sequence[int], capacity: FreeCapacity, wait_prices: WaitPrices
+    cost_matrix: CostMatrix, order: Sequence[int], capacity: Plan, wait_prices: WaitPrices
 ) -> list[Commit]:
     """What ``greedy`` does with one pod of each demand in turn, in less time.
 
@@ -80,9 +80,7 @@ class _Run:
         commits: so far.
     """
 
-    def __init__(
-        self, cost_matrix: CostMatrix, order: Sequence[int], capacity: FreeCapacity, wait_prices: WaitPrices
-    ) -> None:
+    def __init__(self, cost_matrix: CostMatrix, order: Sequence[int], capacity: Plan, wait_prices: WaitPrices) -> None:
         self.commits: list[Commit] = []
         self._matrix, self._order, self._capacity, self._wait_prices = cost_matrix, order, capacity, wait_prices
         local = [index for index in dict.fromkeys(order) if _is_local(cost_matrix.demands[index])]
@@ -241,7 +239,7 @@ class _Table:
         costs: float64[K, N].
     """
 
-    def __init__(self, cost_matrix: CostMatrix, demands: Sequence[int], capacity: FreeCapacity) -> None:
+    def __init__(self, cost_matrix: CostMatrix, demands: Sequence[int], capacity: Plan) -> None:
         """``demands``: numbers of the classes, K of them."""
         self._demands = [cost_matrix.demands[index] for index in demands]
         self._capacity = capacity
@@ -262,7 +260,7 @@ class _Table:
 
     def refresh(self) -> None:
         """Makes the columns of nodes that changed anew."""
-        nodes = np.nonzero(self._capacity.is_changed(self._seen_changes))[0]
+        nodes = self._capacity.changed_since(self._seen_changes)
         self._seen_changes = self._capacity.changes
         if len(nodes) and self._demands:
             self.costs[:, nodes] = self.columns(nodes).T

@@ -15,7 +15,7 @@ from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 
 #: Potentials may have kinks. Slopes are interpolated between points that are so far apart, as a share of a node.
 _GRID = 0.1
@@ -92,7 +92,7 @@ class PotentialColumns:
     levels: list[_Levels]
 
     @classmethod
-    def of(cls, capacity: FreeCapacity, demands: Sequence[Demand], states: NodeStates) -> list[PotentialColumns]:
+    def of(cls, capacity: Plan, demands: Sequence[Demand], states: NodeStates) -> list[PotentialColumns]:
         """One for each potential of the demands."""
         blocks: list[PotentialColumns] = []
         for potential in dict.fromkeys(demand.potential for demand in demands):
@@ -131,7 +131,7 @@ class PotentialColumns:
         bends = _bends(gradients, weights, width) * turn[:, :, np.newaxis] * turn[:, np.newaxis, :]
         return slopes, bends
 
-    def expected(self, added: Float64s, placed: Float64s, states: NodeStates, capacity: FreeCapacity) -> Mixture | None:
+    def expected(self, added: Float64s, placed: Float64s, states: NodeStates, capacity: Plan) -> Mixture | None:
         """How full nodes are that get pods; None: no pods fill them.
 
         Args:

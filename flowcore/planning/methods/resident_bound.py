@@ -11,7 +11,7 @@ from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom, demands_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 
 
@@ -22,7 +22,7 @@ def bound_beside(problem: Problem, before: Snapshot, *, is_short: bool) -> int:
         before: the cluster without those.
         is_short: whether pods of the problem wait.
     """
-    nobody, start = np.zeros(0, dtype=np.int64), FreeCapacity(before)
+    nobody, start = np.zeros(0, dtype=np.int64), Plan(before)
     usage = np.zeros((0, start.free.shape[1]), dtype=np.int64)
     room = ResidentRoom(nobody, usage, nobody, nobody, start, start, others_come=True)
     return resident_bound(problem, room, is_short=is_short)

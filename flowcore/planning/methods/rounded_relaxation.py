@@ -15,7 +15,7 @@ from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_cos
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 
 #: Parts that a first plan places demands in by turns where room is short.
@@ -37,7 +37,7 @@ def shares_first(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
 
 
 def _rest(
-    problem: Problem, relaxed: RelaxedSolution, order: Sequence[int], placed: Sequence[Commit], capacity: FreeCapacity
+    problem: Problem, relaxed: RelaxedSolution, order: Sequence[int], placed: Sequence[Commit], capacity: Plan
 ) -> list[Commit]:
     """Commits of what fits beside the shares: pods that must be placed, then those whose room costs others least."""
     missing = missing_pods(problem, placed)

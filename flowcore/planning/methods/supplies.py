@@ -10,7 +10,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.problem.bounds.least_cost import least_cost
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 
@@ -57,7 +57,7 @@ class FlowSupply:
         return replace(self, domains=domains, fit_counts=np.minimum(self.room, domains.by_node))
 
 
-def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[FlowSupply]:
+def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: Plan) -> list[FlowSupply]:
     """The supplies of demands that have pods left and room for one of them.
 
     Args:

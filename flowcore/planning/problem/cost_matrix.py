@@ -13,7 +13,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.problem.bounds.least_arc import least_arc
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.demands.equal_arrays import EqualArrays
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 #: How many pods each node takes.
@@ -30,7 +30,7 @@ class CostMatrix:
         capacity: the room that the round begins with.
     """
 
-    def __init__(self, demands: Sequence[Demand], capacity: FreeCapacity) -> None:
+    def __init__(self, demands: Sequence[Demand], capacity: Plan) -> None:
         """``capacity`` must not be changed any more."""
         self.demands, self.capacity = demands, capacity
 
@@ -56,7 +56,7 @@ class CostMatrix:
     def least_arcs(self) -> list[Int64s]:
         """Of each demand, see ``least_arc``; equal ones are one array."""
         equal = EqualArrays()
-        return [equal.first(least_arc(demand, self.capacity.snapshot)) for demand in self.demands]
+        return [equal.first(least_arc(demand, self.capacity.before)) for demand in self.demands]
 
     @cached_property
     def kinds(self) -> list[int]:

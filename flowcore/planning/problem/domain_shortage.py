@@ -10,14 +10,14 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.gangs import Gang
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.placements.domain_room import Need, kind_of, may_hold, needs_of, slices_that_fit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.reasons.kept_domains import nodes_of_domain
 from flowcore.rules.topology.domains import Domains
 
 
-def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity, *, put_off: bool) -> str:
+def domain_shortage(problem: Problem, group: AtomicGroup, capacity: Plan, *, put_off: bool) -> str:
     """What a group asks of domains, and what the freest one has: the end of a sentence; "": it asks for none.
 
     Args:
@@ -54,7 +54,7 @@ def domain_shortage(problem: Problem, group: AtomicGroup, capacity: FreeCapacity
     return f"{asked}, and none has room for them beside what is placed{freest}"
 
 
-def shortage_where_it_runs(problem: Problem, group: AtomicGroup, capacity: FreeCapacity) -> tuple[Gang, str] | None:
+def shortage_where_it_runs(problem: Problem, group: AtomicGroup, capacity: Plan) -> tuple[Gang, str] | None:
     """A gang of a group that has begun, and what its domain lacks, in words; None: there is room for what is needed.
 
     Of several the one with the narrowest domain is named: a slice and its rack, not the gang and its block.
@@ -83,7 +83,7 @@ def _needs(
     group: AtomicGroup,
     entry: tuple[Gang, Mapping[int, Sequence[int]]],
     fits: Mapping[int, Int64s],
-    capacity: FreeCapacity | None = None,
+    capacity: Plan | None = None,
 ) -> list[Need]:
     demands = {number: problem.demands[number] for number in entry[1]}
     free = problem.snapshot.allocatable if capacity is None else capacity.free

@@ -24,16 +24,16 @@ from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 
 
 class Objective:
     """What plans for some demands cost."""
 
-    def __init__(self, demands: Sequence[Demand], start: FreeCapacity) -> None:
+    def __init__(self, demands: Sequence[Demand], start: Plan) -> None:
         """Plans begin with the capacity that nothing was committed to yet."""
-        self._demands, self._snapshot, self._start = demands, start.snapshot, start
+        self._demands, self._snapshot, self._start = demands, start.before, start
         self._are_scored = any(demand.claims.parts for demand in demands)
         #: Commits of pods with claims that were priced last, and what was added to the price of each pod.
         self._with_claims: tuple[tuple[Commit, ...], list[int]] = (), []

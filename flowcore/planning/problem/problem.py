@@ -21,7 +21,7 @@ from flowcore.planning.problem.demands.demands import Demand, demands_of, with_c
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.verdicts import VerdictCache
@@ -117,9 +117,9 @@ class Problem:
         return VerdictCache.of(self.snapshot) if self._given_cache is None else self._given_cache
 
     @cached_property
-    def start(self) -> FreeCapacity:
+    def start(self) -> Plan:
         """The capacity that is free as the round begins. Not to be changed."""
-        return FreeCapacity(self.snapshot)
+        return Plan(self.snapshot)
 
     @cached_property
     def load(self) -> Load:
@@ -254,7 +254,7 @@ class Problem:
         return self.objective.placed(commits) + pending
 
     def candidate(
-        self, method: str, commits: Sequence[Commit], capacity: FreeCapacity, admitted: Bools | None = None
+        self, method: str, commits: Sequence[Commit], capacity: Plan, admitted: Bools | None = None
     ) -> Candidate:
         """A plan with its cost.
 

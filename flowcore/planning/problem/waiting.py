@@ -17,7 +17,7 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 
 #: How often pods that have become too dear are taken out and their room is filled again. Once or twice does, mostly.
@@ -65,7 +65,7 @@ def may_wait(problem: Problem, group: int) -> bool:
     return not atomic_group.partially_placed and any(problem.demands[demand].waits for demand in atomic_group.required)
 
 
-def added_cost(demands: Sequence[Demand], commits: Sequence[Commit], before: FreeCapacity, after: FreeCapacity) -> int:
+def added_cost(demands: Sequence[Demand], commits: Sequence[Commit], before: Plan, after: Plan) -> int:
     """What commits cost beside what was there before; what pods prefer among each other left aside."""
     cost = sum(int(demands[commit.demand].arc[commit.node]) * commit.count for commit in commits)
     nodes = np.unique(np.array([commit.node for commit in commits], dtype=np.int64))
@@ -78,7 +78,7 @@ def added_cost(demands: Sequence[Demand], commits: Sequence[Commit], before: Fre
 class Savings:
     """What leaving out placed pods saves, one after the other."""
 
-    def __init__(self, problem: Problem, commits: Sequence[Commit], capacity: FreeCapacity) -> None:
+    def __init__(self, problem: Problem, commits: Sequence[Commit], capacity: Plan) -> None:
         """Begins with a plan and what it leaves free."""
         self._problem, self._capacity = problem, capacity.copy()
         self._soft: dict[int, SoftConstraintCosts | None] = {}
@@ -102,7 +102,7 @@ class Savings:
         without = self._capacity.load_at(nodes, demand.potential).less(demand.size)
         saved = demand.arc[nodes] + demand.potential.values(load) - demand.potential.values(without)
         if index not in self._soft:
-            self._soft[index] = demand.soft_costs(self._capacity.snapshot)
+            self._soft[index] = demand.soft_costs(self._capacity.before)
         soft = self._soft[index]
         if soft is not None:
             saved = saved + soft.saved_without(self._capacity.domain_counts, demand.constraints.increments, nodes)
@@ -141,8 +141,8 @@ class Savings:
 
 
 def settled(
-    problem: Problem, commits: Sequence[Commit], capacity: FreeCapacity, admitted: Bools
-) -> tuple[list[Commit], FreeCapacity] | None:
+    problem: Problem, commits: Sequence[Commit], capacity: Plan, admitted: Bools
+) -> tuple[list[Commit], Plan] | None:
     """Commits without the pods whose node costs more than waiting, and what they leave free; None: there are none."""
     if not waiting_demands(problem):
         return None
@@ -201,7 +201,7 @@ def _without(problem: Problem, candidate: Candidate, group: int) -> Candidate:
     return replace(without, demands=candidate.demands, decided=candidate.decided, held=candidate.held)
 
 
-def replay(problem: Problem, commits: Sequence[Commit]) -> tuple[list[Commit], FreeCapacity]:
+def replay(problem: Problem, commits: Sequence[Commit]) -> tuple[list[Commit], Plan]:
     """Commits from the start, without those whose rules needed pods that are not placed any more."""
     capacity, replayed = problem.start.copy(), []
     for commit in commits:

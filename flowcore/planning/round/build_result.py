@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.planning.gangs.by_rank import by_rank
 from flowcore.planning.methods.resident_bound import bound_beside
 from flowcore.planning.problem.objective import unplaced_counts
-from flowcore.planning.problem.placements.by_rank import by_rank
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced

@@ -13,7 +13,7 @@ from flowcore.model.policies import Steering
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import pods_by_node
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 
 #: A node that costs this much more is as good: one point of kube-scheduler's scores, a hundredth of a node.
@@ -122,7 +122,7 @@ def _crowding(demand: Demand, problem: Problem) -> Int64s | None:
     return None if soft_costs is None else soft_costs.initial_cost
 
 
-def _savings(demand: Demand, capacity: FreeCapacity, nodes: Int64s) -> Int64s:
+def _savings(demand: Demand, capacity: Plan, nodes: Int64s) -> Int64s:
     """int64[len(nodes)]: by how much the cost falls if one of the demand's pods leaves each of these nodes."""
     fewer = np.broadcast_to(-demand.counted, (len(nodes), 4))
     as_is, without = (capacity.load_at(nodes, demand.potential, more) for more in (None, fewer))

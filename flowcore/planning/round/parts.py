@@ -18,7 +18,7 @@ from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit, pods_by_node
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.portfolio import Portfolio
@@ -183,7 +183,7 @@ def _decide(portfolio: Portfolio) -> Generator[None, None, None]:
     yield from portfolio.decide()
 
 
-def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
+def _capacity_after(problem: Problem, commits: list[Commit]) -> Plan:
     """What commits leave free that parts of the problem have taken."""
     if any(_takes_in_order(problem.demands[commit.demand].group.pod_class) for commit in commits):
         return replay(problem, commits)[1]

@@ -1,6 +1,6 @@
 """Places an atomic group whose gangs keep to domains, such as a block and racks within it; running pods leave for it.
 
-Gangs choose in the same order as where nobody leaves (``domain_turns``). The pods of the last gang to choose for them
+Gangs choose in the same order as where nobody leaves (``by_turns``). The pods of the last gang to choose for them
 are placed at once, with their victims, so that the next slice sees what is left. Where a slice finds nothing, the one
 before it chooses again. Of the plans that are tried the one stays whose victims count least; without one nobody leaves.
 """
@@ -18,10 +18,11 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.domains.domain_ranks import DomainRanks
 from flowcore.planning.evictions.search.exact import ChoosingGang
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.state import Decisions, EvictionState
 from flowcore.planning.evictions.waiting import Waiting
 from flowcore.planning.methods.domain_tries import DomainTries
-from flowcore.planning.problem.placements.domain_turns import Members, by_turns
+from flowcore.planning.problem.placements.decisions import Decisions
+from flowcore.planning.problem.placements.domain_room import Members, by_turns
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 
 #: Domains that are tried for a gang, and choices within one domain of the widest gang beside one for each gang.
@@ -47,7 +48,7 @@ class _Plan:
 
 def place_in_domains(
     problem: Problem,
-    state: EvictionState,
+    state: Plan,
     search: Search,
     tries: DomainTries,
     waiting: Waiting,
@@ -88,7 +89,7 @@ def place_in_domains(
         search.improve_group(start, group, demands, choices, problem.snapshot.generation)
 
 
-def _turns(problem: Problem, state: EvictionState, waiting: Waiting) -> _ChoosingGangs:
+def _turns(problem: Problem, state: Plan, waiting: Waiting) -> _ChoosingGangs:
     """Gangs that choose and need pods."""
     group = problem.atomic_groups.all[waiting.group]
     turns = by_turns(group, {number: state.demands[number] for number in group.demands}, lambda gang: gang.needs_domain)
@@ -114,7 +115,7 @@ class _DomainEvictions:
     def __init__(
         self,
         problem: Problem,
-        state: EvictionState,
+        state: Plan,
         search: Search,
         tries: DomainTries,
         waiting: Waiting,

@@ -11,9 +11,8 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.model.gangs import Gang
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.placements.domain_room import Need, may_hold, may_hold_slices, needs_of
-from flowcore.planning.problem.placements.domain_turns import Members
+from flowcore.planning.problem.placements.domain_room import Members, Need, may_hold, may_hold_slices, needs_of
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers.linear import Float64s
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -39,7 +38,7 @@ class DomainRanks:
     """Ranks domains for the gangs of one atomic group; it follows the state."""
 
     def __init__(
-        self, problem: Problem, state: EvictionState, search: Search, counts: Mapping[int, int], *, preempts: bool
+        self, problem: Problem, state: Plan, search: Search, counts: Mapping[int, int], *, preempts: bool
     ) -> None:
         """For one group.
 

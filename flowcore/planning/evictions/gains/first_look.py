@@ -18,7 +18,7 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds
 from flowcore.planning.evictions.gains.move_prices import prices_of_leaving
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FirstLook:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         policies: Mapping[str, Policy],
         models: Mapping[str, CostModel],
         destinations: Destinations,
@@ -79,7 +79,7 @@ class FirstLook:
         self._state, self._residents, self._policies = state, state.residents, policies
         self._models, self._destinations = models, destinations
         self._snapshot = terminating.gone_from(state.snapshot())
-        self._room = np.minimum(state.free_now, state.free) + terminating.room
+        self._room = np.minimum(state.free_now(), state.free) + terminating.room
 
     def offers(self, movable: Int64s, kept: Bools) -> list[GainOffer]:
         """Pods whose home is dear enough at a first look.

@@ -25,7 +25,7 @@ from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, PossibleMove
 from flowcore.planning.evictions.gains.movable_kinds import network_policies
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 #: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
 _MOST_LOOKS = 128
@@ -52,7 +52,7 @@ class GainMoves:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         policies: Mapping[str, Policy],
         models: Mapping[str, CostModel],
         moves: MoveEligibility,
@@ -217,7 +217,7 @@ class GainMoves:
         if not holds():
             self._state.roll_back(checkpoint)
             return False
-        nodes, home = self._state.snapshot().table.nodes, self._residents.nodes[move.resident]
+        nodes, home = self._state.before.table.nodes, self._residents.nodes[move.resident]
         leaving = self._state.leaving[move.resident]
         leaving.gain = gain
         leaving.reason = (

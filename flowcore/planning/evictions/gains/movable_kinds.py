@@ -26,7 +26,7 @@ from flowcore.model.services import ServiceIndex
 from flowcore.model.turns import begun_at, spread, turn_of
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.verdicts import group
 

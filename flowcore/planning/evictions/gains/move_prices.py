@@ -20,8 +20,8 @@ from flowcore.costs.unscheduled import work_price
 from flowcore.model.policies import BUILT_IN, LostWork, Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.model.usage import MAX_FUTURE
-from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.problem.demands.demands import node_totals
+from flowcore.planning.problem.placements.residents import Residents
 
 #: No move costs more: prices stay far from overflow, and no gain is as large.
 _LIMIT = 10**13

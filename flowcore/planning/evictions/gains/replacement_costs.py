@@ -17,7 +17,7 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.gains.movable_kinds import kind_of, network_policies, unit_of
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 
 class ReplacementCosts:
@@ -25,7 +25,7 @@ class ReplacementCosts:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         policies: Mapping[str, Policy],
         models: Mapping[str, CostModel],
         destinations: Destinations,

@@ -19,7 +19,8 @@ from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.joint.branching import PENDING, Branching, JointPlan
 from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.joint.node_options import MOST_MEMBERS, Item, NodeOptions
-from flowcore.planning.evictions.state import Arrival, Checkpoint, Decisions, EvictionState
+from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Decisions
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
 #: Nodes that any of the pods may use: with more, one pod is decided after the other.
@@ -33,7 +34,7 @@ class JointSearch:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         eligibility: Eligibility,
         items: Sequence[Item],
         check_of: Callable[[int], FitCheck],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flowcore.planning.evictions.residents import PRIORITY_OFFSET
+from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET
 
 #: Below every priority: nobody leaves.
 _NOBODY = -(2**32)

@@ -9,7 +9,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.planning.evictions.joint.losses import Levels, Losses
-from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.problem.placements.residents import Residents
 
 #: Running pods of a node that may leave.
 MOST_MEMBERS = 10

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, PossibleEviction
-from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.victims import choose_victims
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import VictimsKey
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
 _MAX_NODES, _MAX_TRIES = 96, 64
@@ -26,7 +26,7 @@ _Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
 class MoveSearch:
     """Moves for waiting pods; it changes the state."""
 
-    def __init__(self, state: EvictionState, moves: MoveEligibility, destinations: Destinations) -> None:
+    def __init__(self, state: Plan, moves: MoveEligibility, destinations: Destinations) -> None:
         self._state, self._moves, self._destinations = state, moves, destinations
         self._retries_left = _MOST_RETRIES
         #: The search that sets are known for. By node: all that they follow from, and the best of them or none.

@@ -17,8 +17,9 @@ from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.patterns.master_program import choose_patterns
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns, Patterns
-from flowcore.planning.evictions.residents import losses_by_priority
-from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.problem.placements.decisions import Checkpoint
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import losses_by_priority
 from flowcore.planning.solvers.linear import Float64s
 
 #: Demands, nodes and patterns that are decided together.
@@ -40,7 +41,7 @@ class PatternSearch:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         eligibility: Eligibility,
         check_of: Callable[[int], FitCheck],
         node_order: Callable[[int, Bools], Int64s],

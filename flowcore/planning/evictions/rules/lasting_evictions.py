@@ -16,7 +16,7 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.rules.lasting_rules import LastingRules, NodeVerdict
 from flowcore.planning.evictions.rules.rule_evictions import evicting_nodes
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 _Verdicts = tuple[NodeVerdict, ...]
 
@@ -27,7 +27,7 @@ _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
 def evict_for_lasting_rules(
-    state: EvictionState,
+    state: Plan,
     destinations: Destinations,
     moves: MoveEligibility,
     rules: LastingRules,
@@ -49,7 +49,7 @@ class _Search:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         destinations: Destinations,
         moves: MoveEligibility,
         rules: LastingRules,
@@ -93,7 +93,7 @@ class _Search:
     def _in_turn(self) -> list[int]:
         """The same order from another place in each round, wherever in it that is: by steps of the golden ratio."""
         order = self._order()
-        start = int(len(order) * (self._state.snapshot().now * _GOLDEN_RATIO % 1.0))
+        start = int(len(order) * (self._state.before.now * _GOLDEN_RATIO % 1.0))
         return order[start:] + order[:start]
 
     def _order(self) -> list[int]:
@@ -150,7 +150,7 @@ class _Search:
     def _destination(self, resident: int, best: Bools | None) -> int:
         """The node of a replacement, one of the best if it can be; -1: none."""
         state = self._state
-        avoid = evicting_nodes(state.residents.pods[resident].pod_class, state.snapshot().table)
+        avoid = evicting_nodes(state.residents.pods[resident].pod_class, state.before.table)
         costs = self._costs(resident)
         to = self._destinations.find(resident, avoid | ~best, costs) if best is not None else -1
         return to if to >= 0 else self._destinations.find(resident, avoid, costs)

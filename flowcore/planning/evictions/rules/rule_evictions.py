@@ -14,11 +14,11 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
 
 
 def evict_for_rules(
-    state: EvictionState,
+    state: Plan,
     destinations: Destinations,
     moves: MoveEligibility,
     broken: Sequence[BrokenRule],
@@ -34,7 +34,7 @@ def evict_for_rules(
     if not broken:
         return
     numbers = {pod.key: resident for resident, pod in enumerate(state.residents.pods[: state.residents.running_count])}
-    table = state.snapshot().table
+    table = state.before.table
     for rule in broken:
         resident = numbers[rule.pod.key]
         by_controller = rule.evicted_in is not None

@@ -16,7 +16,6 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
-from flowcore.planning.evictions.residents import losses_by_priority
 from flowcore.planning.evictions.search.program import (
     EvictionProgram,
     EvictionSolution,
@@ -26,7 +25,9 @@ from flowcore.planning.evictions.search.program import (
     size_of,
     solve_program,
 )
-from flowcore.planning.evictions.state import Checkpoint, Decisions, EvictionState
+from flowcore.planning.problem.placements.decisions import Checkpoint, Decisions
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import losses_by_priority
 
 #: Nodes and variables of a program.
 _MAX_NODES, _MAX_SIZE = 48, 6_000
@@ -86,7 +87,7 @@ class ExactSearch:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         eligibility: Eligibility,
         moves: MoveEligibility,
         destinations: Destinations,
@@ -143,7 +144,7 @@ class ExactSearch:
             decided |= {int(residents.nodes[resident]), leaving.to} - {-1}
         if len(decided) > _MAX_NODES or not all(sound[node] for node in decided):
             return ()
-        room = np.argsort(-state.free_now.astype(np.float64).sum(axis=1), kind="stable").tolist()
+        room = np.argsort(-state.free_now().astype(np.float64).sum(axis=1), kind="stable").tolist()
         in_turn = [node for turn in zip(*(each.nodes for each in candidates), strict=False) for node in turn]
         order = [*sorted(decided), *in_turn, *(node for each in candidates for node in each.nodes), *room]
         return tuple(dict.fromkeys(node for node in order if sound[node]))[:_MAX_NODES]
@@ -227,7 +228,7 @@ class ExactSearch:
             for demand, worth in zip(candidates, worths.tolist(), strict=True)
         ]
         destinations: list[Bools] = [self._destinations.allowed(resident)[1][place] for resident in examples]
-        free, free_now = state.free[place], state.free_now[place]
+        free, free_now = state.free[place], state.free_now(place)
         for resident in placed:
             row = nodes.index(int(residents.nodes[resident]))
             free[row] += residents.usage[resident]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.planning.evictions.residents import PRIORITY_OFFSET, Residents
-from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET, Residents
 
 #: Most distinct priorities; with more, neighbours count as the lowest of them.
 _MAX_TIERS = 16
@@ -224,7 +224,7 @@ class BoundsOfDemand:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         ladders: Ladders,
         requests: Int64s,
         weights: Int64s | None = None,

@@ -9,18 +9,17 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.planning.evictions.eligibility import MoveEligibility, highest_preempting
-from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
-from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem
 
 
-def prices_beside(problem: Problem, state: EvictionState, commits: Sequence[Commit]) -> list[int]:
+def prices_beside(problem: Problem, state: Plan, commits: Sequence[Commit]) -> list[int]:
     """What each placed pod of a plan pays: what it adds to the cost of its node, without the pods that leave there.
 
     Replacements of these count where they go. So the sum does not depend on who came first, and a pod that is placed
@@ -34,7 +33,7 @@ def prices_beside(problem: Problem, state: EvictionState, commits: Sequence[Comm
     leaving = [resident for resident in state.leaving if state.residents.is_running(resident)]
     moved = [(resident, to) for resident in leaving if (to := state.leaving[resident].to) >= 0]
     beside = _with_residents(problem.snapshot, state.residents, leaving, moved)
-    prices: list[int] = Objective(demands, FreeCapacity(beside)).pod_prices(commits).tolist()
+    prices: list[int] = Objective(demands, Plan(beside)).pod_prices(commits).tolist()
     return prices
 
 
@@ -57,7 +56,7 @@ def _with_residents(
 def resident_room(
     problem: Problem,
     before: Snapshot | None,
-    state: EvictionState,
+    state: Plan,
     moves: MoveEligibility,
     reclaims: ReclaimEligibility | None,
     breaking: Bools,
@@ -105,7 +104,7 @@ def resident_room(
         room = np.zeros(start.used.shape)
         np.add.at(room, nodes, usage * shares[chosen, np.newaxis])
         used = start.used - room.astype(np.int64)
-        expected = FreeCapacity(start.with_usage(used, start.non_zero_requested, start.ports, start.pod_index))
+        expected = Plan(start.with_usage(used, start.non_zero_requested, start.ports, start.pod_index))
     emptied = _with_residents(start, residents, chosen)
     if start.pod_index.has_terms or any(demand.group.signature.constraints is not None for demand in problem.demands):
         gone = [(residents.pods[number].node, residents.pods[number].signature) for number in chosen.tolist()]
@@ -115,8 +114,8 @@ def resident_room(
         usage,
         leave_prices=np.where(leaves[chosen], 0, NEVER),
         move_prices=np.where(movable[chosen], 0, NEVER),
-        before=FreeCapacity(start),
-        emptied=FreeCapacity(emptied),
+        before=Plan(start),
+        emptied=Plan(emptied),
         limits=renumbered(limits, may_leave),
         expected=expected,
         others_come=before is not None,

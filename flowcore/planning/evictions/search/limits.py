@@ -13,9 +13,9 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
+from flowcore.planning.problem.placements.residents import Residents
 
 
 def limits_of_leaving(

@@ -13,8 +13,8 @@ from flowcore.planning.evictions.eligibility import Eligibility, PossibleEvictio
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
-from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Nodes of equal bounds that are looked at one by one.
@@ -29,7 +29,7 @@ class NodeSearch:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         number: int,
         fit_check: FitCheck,
         ladders: Ladders,
@@ -70,7 +70,7 @@ class NodeSearch:
             return -1
         requests = self._demand.requests
         asked = requests > 0
-        now = (self._state.free_now[nodes][:, asked] >= requests[asked]).all(axis=1)
+        now = (self._state.free_now(nodes)[:, asked] >= requests[asked]).all(axis=1)
         cost = self._first_cost[nodes]
         return int(nodes[np.lexsort((cost, ~now))[0]])
 

@@ -13,8 +13,8 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
-from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.result import Placement
 
 #: Nodes that are looked at for one pod, and of these those where enough pods may leave.
@@ -26,7 +26,7 @@ class ReclaimEligibility(Eligibility):
 
     kind = EvictionKind.RECLAIM
 
-    def __init__(self, state: EvictionState, reclaim: Reclaim, placements: Sequence[Placement]) -> None:
+    def __init__(self, state: Plan, reclaim: Reclaim, placements: Sequence[Placement]) -> None:
         """``placements``: those of the first part of the round."""
         super().__init__(state)
         self._begun, self._placements = reclaim, placements

@@ -19,12 +19,13 @@ from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
 from flowcore.planning.evictions.moves import MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
-from flowcore.planning.evictions.residents import VictimsKey, victims_key
 from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
-from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.problem.placements.decisions import Checkpoint
+from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import VictimsKey, victims_key
 from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes of a demand that an integer program may use.
@@ -45,7 +46,7 @@ class Search:
 
     def __init__(
         self,
-        state: EvictionState,
+        state: Plan,
         policies: Mapping[str, Policy],
         cache: VerdictCache,
         moves: MoveEligibility,
@@ -61,7 +62,6 @@ class Search:
         self._state, self._cache, self._moves = state, cache, moves
         self.eligibility, self._reclaims, self._lost_work = Eligibility(state), reclaims, lost_work
         self._ladders = Ladders(state.residents)
-        self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
         self.destinations = Destinations(state, policies, cache)
         self._move_search = MoveSearch(state, moves, self.destinations)
@@ -157,9 +157,9 @@ class Search:
         ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
         check = self._fit_checks.get((demand, ruled))
         if check is None:
-            everybody = state.snapshot(leavers_stay=True) if ruled else self._before
+            everybody = state.snapshot(leavers_stay=True) if ruled else state.before
             plain = is_plain(this.group.pod_class, this.group.signature, everybody)
-            check = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
+            check = ResourceFit(state, this) if plain else FilteredFit(state, this, self._cache)
             self._fit_checks[demand, ruled] = check
         return check
 

@@ -17,7 +17,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.evictions.eligibility import PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck, ResourceFit
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns
-from flowcore.planning.evictions.residents import Residents, VictimsKey, victims_key
+from flowcore.planning.problem.placements.residents import Residents, VictimsKey, victims_key
 
 #: Sets that are tried on one node for fewer victims than kube-scheduler's.
 _MAX_TRIES = 500

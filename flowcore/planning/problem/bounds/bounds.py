@@ -31,7 +31,7 @@ from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
@@ -77,7 +77,7 @@ def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = 
     return max(0, total - rounding)
 
 
-def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | None:
+def clearing_costs(cost_matrix: CostMatrix, planned: Plan) -> Int64s | None:
     """int64[N]: what a pod pays beyond a first one if each pays what the dearest pod of a plan does.
 
     If all pods count for the same, and may go to the same nodes at the same cost, these prices prove that a plan which

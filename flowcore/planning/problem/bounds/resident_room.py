@@ -21,7 +21,7 @@ from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.bounds.rules_beside import rules_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.rules.filters import static_fits
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -52,10 +52,10 @@ class ResidentRoom:
     usage: Int64s
     leave_prices: Int64s
     move_prices: Int64s
-    before: FreeCapacity
-    emptied: FreeCapacity
+    before: Plan
+    emptied: Plan
     limits: tuple[LeavingLimit, ...] = ()
-    expected: FreeCapacity | None = None
+    expected: Plan | None = None
     others_come: bool = False
 
     @property
@@ -121,7 +121,7 @@ class ResidentRoom:
         return np.maximum(increase - _ROUNDING, 0.0)
 
 
-def _fullest(capacity: FreeCapacity) -> Load:
+def _fullest(capacity: Plan) -> Load:
     """No node is fuller than this by what pods request, whatever the plan: all that comes has its requests there.
 
     Pods may count for more than their requests, and there are at most as many as a node allows.
@@ -131,10 +131,10 @@ def _fullest(capacity: FreeCapacity) -> Load:
     """
     before = capacity.load(Utilisation.REQUESTED)
     pods = np.maximum(before.pods_allowed, before.pods)
-    beyond = np.array([*capacity.snapshot.most_beyond_requests, 0.0])
+    beyond = np.array([*capacity.before.most_beyond_requests, 0.0])
     free = np.zeros_like(before.taken)
     for column, name in enumerate((CPU, MEMORY)):
-        free[:, column] = np.maximum(capacity.free[:, capacity.snapshot.resources.index(name)], 0)
+        free[:, column] = np.maximum(capacity.free[:, capacity.before.resources.index(name)], 0)
     free[:, 2] = np.maximum(before.capacity[:, 2] - before.taken[:, 2], 0)
     taken = before.taken + free + pods[:, np.newaxis] * beyond
     return Load(before.table, before.capacity, taken, before.pods_allowed, pods)
@@ -147,7 +147,7 @@ def demands_beside(problem: Problem, room: ResidentRoom) -> tuple[Demand, ...]:
     against others. Ports, volumes and zones do not: who leaves may be who has them.
     """
     fitting = []
-    before, emptied = room.before.snapshot, room.emptied.snapshot
+    before, emptied = room.before.before, room.emptied.before
     demands = [priced(problem, demand) for demand in problem.demands]
     rules = rules_beside(demands, before, emptied, more=room.others_come)
     for demand, constraints in zip(demands, rules, strict=True):

@@ -19,7 +19,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Pods of a node that are looked at in one go.
@@ -133,7 +133,7 @@ def is_one_size(demands: Sequence[Demand]) -> bool:
     return all((demand.counted == first).all() for demand in demands[1:])
 
 
-def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, demands: Sequence[Demand]) -> Load:
+def _fullest(capacity: Plan, start: Load, utilisation: Utilisation, demands: Sequence[Demand]) -> Load:
     """No node is fuller than this for pods of the demands, whatever the plan.
 
     Args:
@@ -150,7 +150,7 @@ def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, dema
     if utilisation is Utilisation.REQUESTED:
         # Requests take no more than what is free, and containers without requests count for more.
         for column, name in enumerate((CPU, MEMORY)):
-            resource = capacity.snapshot.resources.index(name)
+            resource = capacity.before.resources.index(name)
             free = np.maximum(capacity.free[:, resource], 0)
             beyond = max(float(demand.counted[column] - demand.requests[resource]) for demand in demands)
             most_taken = start.taken[:, column] + free + max(beyond, 0.0) * (pods - start.pods)

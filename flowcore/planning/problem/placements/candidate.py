@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.result import Placement, Unplaced
 
 
@@ -24,18 +24,18 @@ class HeldCapacity:
     group: int
     commits: tuple[Commit, ...]
 
-    def reserve(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+    def reserve(self, capacity: Plan, demands: Sequence[Demand]) -> Plan:
         """The capacity without what is held."""
         return self._moved(capacity, demands, 1)
 
-    def release(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+    def release(self, capacity: Plan, demands: Sequence[Demand]) -> Plan:
         """The capacity with what was held given back."""
         return self._moved(capacity, demands, -1)
 
-    def _moved(self, capacity: FreeCapacity, demands: Sequence[Demand], sign: int) -> FreeCapacity:
+    def _moved(self, capacity: Plan, demands: Sequence[Demand], sign: int) -> Plan:
         moved = capacity.copy()
         for commit in self.commits:
-            moved.reserve(demands[commit.demand], commit.node, sign * commit.count)
+            moved.hold(demands[commit.demand], commit.node, sign * commit.count)
         return moved
 
 
@@ -87,7 +87,7 @@ class Candidate:
     admitted: Bools
     demands: tuple[Demand, ...]
     commits: tuple[Commit, ...]
-    capacity: FreeCapacity
+    capacity: Plan
     cost: int
     decided: Decided = NOTHING_DECIDED
     held: HeldCapacity | None = None
@@ -103,8 +103,3 @@ class Candidate:
             more.before if before.before is None else before.before,
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)
-
-    def free_for_others(self, demands: Sequence[Demand]) -> Int64s:
-        """int64[N, R]: what is free after the plan and not held for anybody."""
-        capacity = self.capacity if self.held is None else self.held.reserve(self.capacity, demands)
-        return capacity.free

@@ -1,18 +1,22 @@
-"""How many pods of a gang the domains of a topology have room for, beside what is placed."""
+"""Domains for gangs: in which order they choose, and how many of their pods a domain has room for beside a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.model.gangs import Gang
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domains import Domains
 
+#: Demand -> the places of its pods that are of a gang.
+Members = Mapping[int, tuple[int, ...]]
 #: More pods of a kind than this fit no node: so sums over nodes stay within int64.
 _MOST = 2**31
 
@@ -50,7 +54,7 @@ def needs_of(
     demands: Mapping[int, Demand],
     fits: Mapping[int, Int64s],
     free: Int64s,
-    capacity: FreeCapacity | None,
+    capacity: Plan | None,
 ) -> list[Need]:
     """What a gang needs, the kind of which it needs most first.
 
@@ -156,3 +160,24 @@ def is_untouched(need: Need, domains: Domains, allocatable: Int64s) -> Bools:
     """
     empty = np.where(need.usable, count_fitting(need.requests, np.maximum(allocatable, 0)), 0)
     return replace(need, fits=empty).totals(domains) <= need.totals(domains)
+
+
+def by_turns(
+    group: AtomicGroup, demands: Mapping[int, Demand], chooses: Callable[[Gang], bool]
+) -> list[tuple[Gang, Members]]:
+    """Gangs that choose, each with its pods: those that others are within, then those of large pods, then of many.
+
+    Args:
+        demands: those of the group, by number.
+        chooses: whether a gang chooses.
+    """
+    asking = [
+        (gang, members) for gang, members in zip(group.gangs, group.members, strict=True) if members and chooses(gang)
+    ]
+
+    def turn(entry: tuple[Gang, Members]) -> tuple[int, float, int, int, str]:
+        (gang, members), shares = entry, [demands[number].dominant_share for number in entry[1]]
+        depth = sum(members.keys() < around.keys() for _, around in asking)
+        return depth, -max(shares), -sum(map(len, members.values())), len(gang.name), gang.name
+
+    return sorted(asking, key=turn)
