@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.planning.round.round import DEFAULT_POLICIES

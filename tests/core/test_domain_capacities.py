@@ -33,7 +33,7 @@ from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.bounds.least_cost import least_cost
 from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES

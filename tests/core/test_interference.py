@@ -26,7 +26,7 @@ from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.passes import CompileWorkloadKinds
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.portfolio import Portfolio

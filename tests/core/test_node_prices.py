@@ -17,7 +17,7 @@ from flowcore.costs import MODELS
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, Delivery, Policy
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round
 from flowcore.planning.round.node_prices import node_prices

@@ -24,7 +24,7 @@ from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.shifts import shifted
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round
 from flowcore.planning.round.round import DEFAULT_POLICIES

@@ -39,7 +39,7 @@ from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import roundings
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import may_wait, waiting_demands, without_dear_groups
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round

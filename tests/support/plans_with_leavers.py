@@ -15,7 +15,7 @@ from flowcore.model.resources import non_zero_requests
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import RoundResult

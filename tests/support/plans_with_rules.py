@@ -10,7 +10,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 

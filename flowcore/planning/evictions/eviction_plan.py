@@ -42,8 +42,7 @@ from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
-from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint
+from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced

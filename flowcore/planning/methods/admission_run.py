@@ -13,7 +13,7 @@ from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
 

@@ -13,7 +13,7 @@ from flowcore.planning.methods.one_by_one import place_one_by_one
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands

@@ -34,7 +34,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.levels import waiting_places
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import solve_mip

@@ -20,7 +20,7 @@ from flowcore.planning.methods.flow_commits import commit_flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import potentials, solve

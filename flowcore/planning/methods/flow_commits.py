@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.supplies import FlowSupply
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 
 

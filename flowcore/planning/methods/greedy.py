@@ -18,7 +18,7 @@ from flowcore.planning.methods.capped_greedy import capped_greedy, cheapest_per_
 from flowcore.planning.methods.cheapest_of_kinds import CheapestOfKinds
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains

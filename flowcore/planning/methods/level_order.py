@@ -19,7 +19,7 @@ from flowcore.planning.methods.admission import complete
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.problem.levels import level_costs, waiting_places
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
 

@@ -17,7 +17,7 @@ from flowcore.planning.methods.constructive import completed
 from flowcore.planning.methods.packing import coarse_values, packing_program
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED

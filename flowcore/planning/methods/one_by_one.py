@@ -19,7 +19,7 @@ from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.greedy import CandidateNodes, OwnCosts, greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import WaitPrices

@@ -16,7 +16,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED

@@ -14,7 +14,7 @@ from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.packing import takes_resources_only
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 
 #: Pairs of a demand and a node in one step.

@@ -14,7 +14,7 @@ from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 

@@ -15,7 +15,7 @@ from flowcore.planning.methods.packing import takes_resources_only
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 
 #: How many nodes are looked at for room at most, over all looks.

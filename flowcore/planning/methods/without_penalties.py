@@ -12,7 +12,7 @@ from dataclasses import replace
 from flowcore.planning.methods.constructive import completed
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints

@@ -23,7 +23,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 

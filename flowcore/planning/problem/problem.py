@@ -20,7 +20,7 @@ from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.demands import Demand, demands_of, with_costs
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.topology.domains import Domains

@@ -16,7 +16,7 @@ from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 

@@ -23,7 +23,7 @@ from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.passes import Pass
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
 

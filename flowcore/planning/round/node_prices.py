@@ -12,7 +12,7 @@ from flowcore.costs.scale import OMEGA
 from flowcore.model.policies import Steering
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import pods_by_node
+from flowcore.planning.problem.placements.decisions import pods_by_node
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 

@@ -17,7 +17,7 @@ from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay

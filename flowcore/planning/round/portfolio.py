@@ -39,7 +39,7 @@ from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import lacking
 

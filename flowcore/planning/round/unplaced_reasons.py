@@ -19,7 +19,7 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.domain_shortage import domain_shortage, shortage_where_it_runs
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import pods_by_node
+from flowcore.planning.problem.placements.decisions import pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.round.cheaper_to_wait import CheaperToWait

@@ -13,7 +13,7 @@ from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbe
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem

@@ -10,7 +10,7 @@ from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 
 #: Sums of prices of 100,000 pods stay within int64.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.result import Placement, Unplaced
 

@@ -1,12 +1,22 @@
-"""What is decided about pods that leave their nodes, and about those that come to nodes in their place."""
+"""What a plan decides: which pods are placed, which leave their nodes, and which come in their place."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.running_pods import EvictionKind, RunningPod
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """``count`` pods of demand number ``demand`` to node number ``node``."""
+
+    demand: int
+    node: int
+    count: int
 
 
 @dataclass(slots=True)
@@ -73,3 +83,12 @@ def counted_move(pod: RunningPod) -> list[tuple[str, str]]:
 def share_key(pod: RunningPod) -> tuple[str, str]:
     """What counts the moves of a namespace's pods under one policy."""
     return "share", f"{pod.policy}/{pod.namespace}"
+
+
+def pods_by_node(commits: Iterable[Commit]) -> dict[int, dict[int, int]]:
+    """For each demand that commits place, how many of its pods on each node."""
+    placed: dict[int, dict[int, int]] = {}
+    for commit in commits:
+        pods = placed.setdefault(commit.demand, {})
+        pods[commit.node] = pods.get(commit.node, 0) + commit.count
+    return placed
