@@ -20,20 +20,16 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victim
 from flowcore.costs.model import Load
-from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.model.resource_claims import DeviceTaker
 from flowcore.model.resources import Amounts
-from flowcore.model.volumes import Volumes
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
+from flowcore.planning.problem.placements.cluster_change import ClusterChange
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.filters import run_filters
-from flowcore.rules.filters.dynamic_resources import taker_on
 from flowcore.rules.reasons.codes import REPLACEMENT
-from flowcore.rules.volumes import ComingVolumes
 
 
 class PlaceReplacements(Pass):
@@ -56,7 +52,7 @@ class PlaceReplacements(Pass):
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)
             if pod.victim is not None  # which is true of all, but the type checker does not know
         ]
-        placements, unplaced, change = [], [], _ClusterChange(snapshot)
+        placements, unplaced, change = [], [], _TakenPlaces(snapshot)
         for price, _, _, pod, victim, demand in sorted(queue, key=lambda entry: entry[:3]):
             without = _without_victim(pod, victim, change)
             if isinstance(without, str):
@@ -73,7 +69,7 @@ class PlaceReplacements(Pass):
         return candidate.with_decided(self._decided)
 
 
-class _ClusterChange:
+class _TakenPlaces:
     """The cluster with new pods in their places and with victims that have not left yet.
 
     Attributes:
@@ -81,74 +77,36 @@ class _ClusterChange:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._used, self._assumed, self._ports = (
-            snapshot.used.copy(),
-            snapshot.non_zero_requested.copy(),
-            dict(snapshot.ports),
-        )
-        #: Which zones the victims leave is not known.
-        self._numa = None if snapshot.numa is None else snapshot.numa.copy()
-        self._takers = list(snapshot.takers)
-        self._coming: list[tuple[Volumes, str]] = []
-        self._volumes = ComingVolumes(snapshot.storage, snapshot.table)
-        self._added: list[tuple[str, PodSignature]] = []
-        self._removed: list[tuple[str, PodSignature]] = []
+        self._snapshot, self._change = snapshot, ClusterChange(snapshot)
         self.successor_by_victim: dict[str, str] = {}
 
     def apply(self, pod: PendingPod, victim: Victim) -> None:
         """The pod has the place of its victim."""
-        row, requests = self._snapshot.table.index[victim.node], pod.pod_class.requests
-        self._used[row] += np.maximum(self._snapshot.vector(requests) - self._row(victim.usage), 0)
-        self._assumed[row] += np.maximum(np.array(pod.pod_class.non_zero_requests) - victim.non_zero_usage, 0)
-        if pod.pod_class.host_ports:
-            self._ports[row] = self._ports.get(row, frozenset()) | frozenset(pod.pod_class.host_ports)
-        if pod.pod_class.numa is not None and self._numa is not None:
-            self._numa.take(pod.pod_class.numa, np.array([row]), np.array([1]))
-        if pod.pod_class.devices is not None:
-            self._takers.append(taker_on(pod.pod_class.devices, self._snapshot.table, row))
-        if pod.pod_class.volumes:
-            self._coming.append((pod.pod_class.volumes, victim.node))
-        self._added.append((victim.node, pod.signature))
-        self._removed.append((victim.node, victim.signature))
+        row, pod_class = self._snapshot.table.index[victim.node], pod.pod_class
+        more = np.maximum(self._snapshot.vector(pod_class.requests) - self._row(victim.usage), 0)
+        counted = np.maximum(np.array(pod_class.non_zero_requests) - victim.non_zero_usage, 0)
+        self._change.come(pod, row, more, counted)
+        added, removed = self._change.index_changes
+        removed.append((victim.node, victim.signature))
         if not victim.has_left:
-            self._added.append((victim.node, msgspec.structs.replace(victim.signature, deleting=True)))
+            added.append((victim.node, msgspec.structs.replace(victim.signature, deleting=True)))
             self.successor_by_victim[victim.key] = pod.key
 
     def with_both(self, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The snapshot with both: of each resource the larger request counts."""
-        snapshot = self._snapshot
-        if not self._added:
-            return replace(snapshot, pending=pending)
-        pod_index = snapshot.pod_index.with_changes(self._added, self._removed)
-        changed = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
-        storage = self._volumes.storage(self._coming)
-        return replace(changed, pending=pending, storage=storage, numa=self._numa, takers=self._all_takers())
+        is_changed = bool(self._change.index_changes[0])
+        return replace(self._change.snapshot() if is_changed else self._snapshot, pending=pending)
 
     def without(self, victim: Victim) -> Snapshot | None:
         """The snapshot without one more victim and with no pod in its place; None: its node does not exist."""
-        snapshot = self._snapshot
-        row = snapshot.table.index.get(victim.node)
+        row = self._snapshot.table.index.get(victim.node)
         if row is None:
             return None
-        used, assumed, ports = self._used.copy(), self._assumed.copy(), dict(self._ports)
+        change = ClusterChange(self._change.snapshot())
         # Where a sum was capped it is unknown what is left without the victim.
-        used[row] -= np.where(used[row] < MAX_AMOUNT, self._row(victim.usage), 0)
-        assumed[row] = np.maximum(assumed[row] - victim.non_zero_usage, 0)
-        if victim.host_ports:
-            ports[row] = ports.get(row, frozenset()) - frozenset(victim.host_ports)
-        pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
-        changed = snapshot.with_usage(used, assumed, ports, pod_index)
-        storage = self._volumes.storage(self._coming)
-        if victim.volumes:
-            mounted = storage.mounted.get(victim.node, ())
-            left = tuple(volume for volume in mounted if volume not in victim.volumes)
-            storage = storage.with_mounted({victim.node: left})
-        return replace(changed, storage=storage, numa=self._numa, takers=self._all_takers())
-
-    def _all_takers(self) -> tuple[DeviceTaker, ...]:
-        before = self._snapshot.takers
-        return tuple(self._takers) if len(self._takers) > len(before) else before
+        usage = np.where(change.used[row] < MAX_AMOUNT, self._row(victim.usage), 0)
+        change.leave(victim.signature, row, usage, victim.non_zero_usage, victim.host_ports, victim.volumes)
+        return change.snapshot()
 
     def _row(self, usage: Amounts) -> Int64s:
         """int64[R]: what a victim uses, of the resources of the snapshot."""
@@ -156,7 +114,7 @@ class _ClusterChange:
         return self._snapshot.vector(tuple((name, amount) for name, amount in usage if name in names))
 
 
-def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> Snapshot | str:
+def _without_victim(pod: PendingPod, victim: Victim, change: _TakenPlaces) -> Snapshot | str:
     """The cluster without the victim if the new pod may have its place, else why it may not."""
     if victim.unschedulable_reason:
         return victim.unschedulable_reason

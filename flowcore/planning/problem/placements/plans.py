@@ -7,7 +7,7 @@ Every placement of every method goes through ``place`` or ``place_all``, which l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
 from dataclasses import replace
@@ -16,22 +16,21 @@ from functools import partial
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
-from flowcore.cluster.arrays.storage import Storage
 from flowcore.costs.claim_scores import NO_CLAIM_COSTS
 from flowcore.costs.model import Load
 from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.pods import HostPort
 from flowcore.model.running_pods import EvictionKind, RunningPods
-from flowcore.model.volumes import ClaimVolume, Disk, Volumes
+from flowcore.model.volumes import Volumes
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.cluster_change import ClusterChange
 from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Decisions, Leaving, counted_move
 from flowcore.planning.problem.placements.device_room import DeviceRoom
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.placements.volume_room import VolumeRoom
 from flowcore.planning.problem.placements.zone_room import ZoneRoom
-from flowcore.rules.filters.dynamic_resources import taker_on
 from flowcore.rules.filters.node_ports import clash
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domain_limits import UNLIMITED
@@ -613,62 +612,33 @@ class Plan:
     def _snapshot_of(
         self, without: Iterable[int], arrivals: Sequence[Arrival], *, leavers_stay: bool, replaced: bool
     ) -> Snapshot:
-        residents, before = self.residents, self.before
+        residents = self.residents
         if not self.changed and not without and not arrivals:
-            return before
-        nodes = before.table.nodes
-        gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
+            return self.before
+        change, gone = ClusterChange(self.before, self._coming), [*(() if leavers_stay else self.leaving), *without]
         left_out = frozenset(gone)
-        placed: list[tuple[str, PodSignature]] = []
-        used, assumed = before.used.copy(), before.non_zero_requested.copy()
-        ports = dict(before.ports)
-        numa = before.numa
-        # A placement that is taken back takes no devices: if its pod comes again, then as one that has none.
-        back = (residents.pods[resident].pod_class.devices for resident in gone if not residents.is_running(resident))
-        revoked = {devices for devices in back if devices is not None}
-        takers = [taker for taker in before.takers if not revoked or taker.pod not in revoked]
-        freed: dict[int, set[ClaimVolume | Disk]] = {}
-        coming: list[tuple[Volumes, str]] = []
-        removed: list[tuple[str, PodSignature]] = []
-        for resident in gone:
-            pod, node = residents.pods[resident], int(residents.nodes[resident])
-            used[node] -= residents.usage[resident]
-            assumed[node] = np.maximum(assumed[node] - residents.counted[resident], 0)
-            removed.append((nodes[node].name, pod.signature))
-            if pod.pod_class.host_ports or pod.pod_class.volumes:
-                # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
-                rest = [residents.pods[beside].pod_class for beside in residents.on(node) if beside not in left_out]
-                held = {port for each in rest for port in each.host_ports}
-                ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
-                if pod.pod_class.volumes:
-                    mounted = {volume for each in rest for volume in each.volumes}
-                    freed.setdefault(node, set()).update(set(pod.pod_class.volumes) - mounted)
-
-        def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
-            used[node] += amounts
-            assumed[node] += np.array(pod_class.non_zero_requests, dtype=np.int64)
-            if pod_class.host_ports:
-                ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
-            placed.append((nodes[node].name, signature))
-            if pod_class.devices is not None:
-                takers.append(taker_on(pod_class.devices, before.table, node))
-            if pod_class.volumes:
-                coming.append((pod_class.volumes, nodes[node].name))
-            nonlocal numa
-            if pod_class.numa is not None and numa is not None:
-                numa = numa if numa is not before.numa else numa.copy()
-                numa.take(pod_class.numa, np.array([node]), np.array([1]))
-
+        for resident in dict.fromkeys(gone):
+            pod_class, node = residents.pods[resident].pod_class, int(residents.nodes[resident])
+            # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
+            holds = pod_class.host_ports or pod_class.volumes
+            beside = (each for each in residents.on(node) if each not in left_out) if holds else ()
+            rest = [residents.pods[each].pod_class for each in beside]
+            change.leave(
+                residents.pods[resident].signature,
+                node,
+                residents.usage[resident],
+                residents.counted[resident],
+                set(pod_class.host_ports).difference(*(each.host_ports for each in rest)),
+                set(pod_class.volumes).difference(*(each.volumes for each in rest)),
+                # A placement that is taken back takes none: if its pod comes again, then as one that has none.
+                None if residents.is_running(resident) else pod_class.devices,
+            )
         for resident, leaving in self.leaving.items():
             if replaced and leaving.to >= 0 and resident not in without:
-                pod = residents.pods[resident]
-                add(pod.pod_class, pod.signature, leaving.to, residents.usage[resident])
+                change.come(residents.pods[resident], leaving.to, residents.usage[resident])
         for arrival in arrivals:
-            add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
-        changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        storage = self._with_volumes(coming, freed)
-        changed = replace(changed, storage=storage, numa=numa)
-        return changed if takers == list(before.takers) else replace(changed, takers=tuple(takers))
+            change.come(arrival.pod, arrival.node, self.demands[arrival.demand].requests)
+        return change.snapshot()
 
     def mounted(self, node: int, without: Collection[int]) -> Volumes:
         """The volumes on a node with all decisions, once these residents have left too.
@@ -686,16 +656,3 @@ class Plan:
         ]
         brought = (volume for pod_class in come for volume in pod_class.volumes)
         return (*(volume for volume in own if volume not in freed), *brought)
-
-    def _with_volumes(
-        self, coming: Sequence[tuple[Volumes, str]], freed: Mapping[int, AbstractSet[ClaimVolume | Disk]]
-    ) -> Storage:
-        """The storage once pods have come to nodes, and volumes of others are not mounted any more, by row."""
-        storage, before = self._coming.storage(coming), self.before.storage.mounted
-        mounted: dict[str, Volumes] = {}
-        for row, volumes in freed.items():
-            name = self.before.table.nodes[row].name
-            own = before.get(name, ())
-            brought = storage.mounted.get(name, ())[len(own) :]
-            mounted[name] = (*(volume for volume in own if volume not in volumes), *brought)
-        return storage.with_mounted(mounted)
