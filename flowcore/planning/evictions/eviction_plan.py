@@ -48,7 +48,6 @@ from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
-from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
@@ -204,7 +203,8 @@ class _EvictionRound:
         if len(preempts) == 1 and not any(waiting.needs_domain for waiting in decided):
             demands = [(demand, pods, waiting.group) for waiting in decided for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
-            free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
+            placed = self._placed_before() if self._moves.any else []
+            free = [each for each in placed if problem.demands[each[0]].takes_resources_only]
             search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
@@ -386,11 +386,6 @@ class _EvictionRound:
             (self._demand_of[placement.pod.key], placement.pod, first + place)
             for place, placement in enumerate(placements)
         ]
-
-    def _is_free(self, demand: int) -> bool:
-        """Whether only resources decide where pods of a demand go, and nothing else of the plan depends on it."""
-        this = self._problem.demands[demand]
-        return this.constraints is UNCONSTRAINED and this.group.pod_class.fits_by_amounts
 
     def _decide_together(self, search: Search) -> bool:
         """Decides all placements and waiting pods of a small round again. Returns whether that was better."""

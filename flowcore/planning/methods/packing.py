@@ -14,12 +14,10 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed
-from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
-from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: Pairs of a demand and a node that fit: with more CP-SAT seldom finds a better plan in time.
 _MOST_PAIRS = 1_500
@@ -39,12 +37,7 @@ class Packing:
 
 def packable(problem: Problem) -> Bools:
     """bool[C]: demands whose pods only take resources of their nodes."""
-    return np.array([takes_resources_only(demand) for demand in problem.demands], dtype=np.bool_)
-
-
-def takes_resources_only(demand: Demand) -> bool:
-    """Whether pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
-    return demand.constraints is UNCONSTRAINED and demand.group.pod_class.fits_by_amounts
+    return np.array([demand.takes_resources_only for demand in problem.demands], dtype=np.bool_)
 
 
 def worth_packing(problem: Problem, demands: Bools) -> bool:

@@ -11,7 +11,6 @@ from collections import deque
 import numpy as np
 
 from flowcore.planning.methods.greedy import greedy
-from flowcore.planning.methods.packing import takes_resources_only
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
@@ -95,4 +94,4 @@ class Reinsertion:
 
 
 def _may_leave(demand: Demand) -> bool:
-    return takes_resources_only(demand) and not demand.waits
+    return demand.takes_resources_only and not demand.waits

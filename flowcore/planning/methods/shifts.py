@@ -11,7 +11,6 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import completed
-from flowcore.planning.methods.packing import takes_resources_only
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
@@ -45,7 +44,7 @@ class _Shifts:
         self._capacity = candidate.capacity.copy()
         self._shadow_prices = np.zeros(self._capacity.free.shape) if shadow_prices is None else shadow_prices
         self._movable = np.array(
-            [takes_resources_only(demand) and not demand.waits for demand in self._demands], dtype=np.bool_
+            [demand.takes_resources_only and not demand.waits for demand in self._demands], dtype=np.bool_
         )
         self._requests = np.array([demand.requests for demand in self._demands], dtype=np.int64)
         self._priorities = np.array([demand.group.pod_class.priority for demand in self._demands], dtype=np.int64)

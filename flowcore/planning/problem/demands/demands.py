@@ -117,6 +117,11 @@ class Demand:
         return pod_class.devices is not None or are_exclusive(pod_class.volumes) or pod_class.contends_for_volumes
 
     @property
+    def takes_resources_only(self) -> bool:
+        """Whether its pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
+        return self.constraints is UNCONSTRAINED and self.group.pod_class.fits_by_amounts
+
+    @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
         return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
