@@ -224,7 +224,7 @@ NAMES: dict[str, str] = {
     "with_rules": "with_conflict_rows",
     "withdraws": "is_withdrawing",
     "without_idle": "without_unused_soft_constraints",
-    "without_keeping": "HeldCapacity.release",
+    "without_keeping": "Plan.hold",
     "World": "FakeCluster, ReplicatedCluster",
 }
 

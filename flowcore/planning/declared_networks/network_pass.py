@@ -148,9 +148,7 @@ class _Cluster:
         problem = self._problem.with_snapshot(replace(self.snapshot(), pending=pods))
         problem = RestrictToGangDomains().apply(problem)
         first = Admission(problem).by_price() if problem.atomic_groups.all else fill(problem)
-        for commit in first.commits:
-            left.hold(first.demands[commit.demand], commit.node, commit.count)
-        return left
+        return left.hold(first.demands, first.commits)
 
 
 class _Needed:

@@ -150,8 +150,8 @@ class _EvictionRound:
             residents = Residents.of(result.after, running, taken_back)
         self._state = Plan(result.after, residents, demands, partial(priced, problem))
         self._held = candidate.held
-        for commit in () if self._held is None else self._held.commits:
-            self._state.hold(problem.demands[commit.demand], commit.node, commit.count)
+        if self._held is not None:
+            self._state.hold(problem.demands, self._held.commits)
         #: Keys of placements that come anew, since others that they may need are taken back.
         self._anew: set[str] = set()
         groups = [entry.group for entry in self._waiting if entry.needs_domain]
@@ -262,8 +262,7 @@ class _EvictionRound:
             return before
         for waiting in self._waiting:
             if waiting.group == held.group:
-                for commit in held.commits:
-                    state.hold(state.demands[commit.demand], commit.node, -commit.count)
+                state.hold(state.demands, held.commits, -1)
                 checkpoint = state.checkpoint()
                 self._place(search, waiting)
                 if len(state.arrivals) > checkpoint.arrivals:

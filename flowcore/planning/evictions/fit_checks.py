@@ -72,8 +72,7 @@ class ResourceFit:
 
     def fits_now(self) -> Bools:
         """bool[N]: nodes where a pod fits with nobody else leaving."""
-        fits: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
-        return fits
+        return self._state.has_room_at(self._demand, np.arange(len(self._state.free)))
 
     def possible_without(self, _may_leave: Bools) -> Bools | None:
         """bool[N]: nodes that may take a pod if all of these leave; None: unknown."""

@@ -102,7 +102,7 @@ class Problem:
         """Some capacity kept out; costs and bounds stay those of the problem without that."""
         problem = self.with_demands(self.demands, self.atomic_groups)
         problem.start, problem.load, problem.unreserved_cost_matrix = (
-            held.reserve(self.start, self.demands),
+            self.start.copy().hold(self.demands, held.commits),
             self.load,
             self.cost_matrix,
         )

@@ -50,10 +50,10 @@ class ReserveBackfill(Pass):
         if held is None:
             return complete(self._after, candidate)
         if candidate.admitted[held.group]:
-            released = replace(candidate, capacity=held.release(candidate.capacity, demands))
+            released = replace(candidate, capacity=candidate.capacity.copy().hold(demands, held.commits, -1))
             return complete(self._before, released, full=True)
         completed = complete(self._after, candidate)
-        return replace(completed, capacity=held.release(completed.capacity, demands), held=held)
+        return replace(completed, capacity=completed.capacity.copy().hold(demands, held.commits, -1), held=held)
 
 
 def _reserve(problem: Problem) -> Problem:

@@ -50,7 +50,7 @@ def build_result(
     after = candidate.capacity.to_snapshot(committed)
     with_held, after_with_held = candidate, after
     if candidate.held is not None:
-        with_held = replace(candidate, capacity=candidate.held.reserve(candidate.capacity, problem.demands))
+        with_held = replace(candidate, capacity=candidate.capacity.copy().hold(problem.demands, candidate.held.commits))
         after_with_held = with_held.capacity.to_snapshot(committed)
     explain = partial(UnplacedReasons, problem, with_held, after, after_with_held)
     reasons = problem.say(_WHY, explain, None)

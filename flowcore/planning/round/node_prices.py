@@ -73,7 +73,7 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
     """
     capacity = candidate.capacity
     if candidate.held is not None:
-        capacity = candidate.held.reserve(capacity, problem.demands)
+        capacity = capacity.copy().hold(problem.demands, candidate.held.commits)
     planned = pods_by_node(candidate.commits)
     positions = {id(demand): number for number, demand in enumerate(problem.demands)}
     for alike in _priced_alike(demands):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
@@ -23,20 +22,6 @@ class HeldCapacity:
 
     group: int
     commits: tuple[Commit, ...]
-
-    def reserve(self, capacity: Plan, demands: Sequence[Demand]) -> Plan:
-        """The capacity without what is held."""
-        return self._moved(capacity, demands, 1)
-
-    def release(self, capacity: Plan, demands: Sequence[Demand]) -> Plan:
-        """The capacity with what was held given back."""
-        return self._moved(capacity, demands, -1)
-
-    def _moved(self, capacity: Plan, demands: Sequence[Demand], sign: int) -> Plan:
-        moved = capacity.copy()
-        for commit in self.commits:
-            moved.hold(demands[commit.demand], commit.node, sign * commit.count)
-        return moved
 
 
 @dataclass(frozen=True, slots=True)

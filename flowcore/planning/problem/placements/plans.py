@@ -26,7 +26,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.model.volumes import Volumes
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.cluster_change import ClusterChange
-from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Decisions, Leaving, counted_move
+from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit, Decisions, Leaving, counted_move
 from flowcore.planning.problem.placements.device_room import DeviceRoom
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.placements.volume_room import VolumeRoom
@@ -372,15 +372,16 @@ class Plan:
                         del waiting[number]
         return placed
 
-    def hold(self, demand: Demand, node: int, count: int) -> None:
-        """Takes out room for ``count`` pods without placing them; below zero: gives it back. No rule counts them."""
+    def hold(self, demands: Sequence[Demand], commits: Iterable[Commit], sign: int = 1) -> Plan:
+        """Takes out room for pods without placing or counting them; with -1: gives it back. Returns itself."""
+        for commit in commits:
+            self._do(partial(self._hold, demands[commit.demand], commit.node, commit.count * sign))
+        return self
 
-        def change(sign: int) -> None:
-            self._add_room(node, demand.requests * -count * sign)
-            self._zones.take(demand, np.array([node]), np.array([count * sign]))
-            self.take_claimed(demand, np.array([node]), np.array([count * sign]))
-
-        self._do(change)
+    def _hold(self, demand: Demand, node: int, count: int, sign: int) -> None:
+        self._add_room(node, demand.requests * -count * sign)
+        self._zones.take(demand, np.array([node]), np.array([count * sign]))
+        self.take_claimed(demand, np.array([node]), np.array([count * sign]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""
