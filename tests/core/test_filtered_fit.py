@@ -37,7 +37,6 @@ from flowcore.model.volumes import (
 )
 from flowcore.planning.evictions import fit_checks
 from flowcore.planning.evictions.fit_checks import FilteredFit
-from flowcore.planning.problem.placements.decisions import Checkpoint
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem
@@ -174,7 +173,10 @@ def checks_of(state: Plan, drawn: Snapshot) -> list[FilteredFit]:
 def compare(state: Plan, checks: Sequence[FilteredFit], drawn: Snapshot) -> None:
     """That each trial has the answer of all filters, for a cluster that was made anew."""
     fresh = state_of(drawn)
-    fresh.replay(state.decisions_since(Checkpoint(0, 0, 0)))
+    for resident, leaving in state.leaving.items():
+        fresh.let_leave(resident, EvictionKind.PREEMPTION, leaving.for_pods)
+    for arrival in state.arrivals:
+        fresh.arrive(arrival.pod, arrival.demand, arrival.node)
     stay = [resident for resident in range(len(state.residents.pods)) if resident not in state.leaving]
     for demand, check in zip(state.demands, checks, strict=True):
         group = demand.group

@@ -221,7 +221,7 @@ class _EvictionRound:
     def _move_for_gain(self) -> None:
         """Pods leave for nodes that cost less, but for those that may take a pod which still waits."""
         state, problem = self._state, self._problem
-        arrived = {arrival.pod.key for arrival in state.arrivals}
+        arrived = state.arrived
         waiting = {each.pod.key for each in self._first.unplaced} | {pod.key for pod in self._revoked}
         kept = np.zeros(len(state.free), dtype=np.bool_)
         for demand in problem.demands:
@@ -301,7 +301,7 @@ class _EvictionRound:
 
     def _beside_domains(self, level: Sequence[Waiting]) -> list[Waiting]:
         """The groups of a level without those that choose a domain and found none: nothing of the plan is for these."""
-        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        arrived = self._state.arrived
         return [each for each in level if not each.needs_domain or each.demands[0][1][0].key in arrived]
 
     @cached_property
@@ -315,7 +315,7 @@ class _EvictionRound:
 
     def _place(self, search: Search, waiting: Waiting) -> None:
         """Places what waits."""
-        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        arrived = self._state.arrived
         if waiting.group < 0:
             ((demand, pods),) = waiting.demands
             policy, now = self._policy(demand), self._problem.snapshot.now
@@ -362,7 +362,7 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> None:
         """Places pods whose room goes to others somewhere else."""
-        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        arrived = self._state.arrived
         for pod in [pod for pod in self._revoked if pod.key not in arrived]:
             demand = self._demand_of[pod.key]
             search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
@@ -455,14 +455,14 @@ class _EvictionRound:
             return
         for waiting in self._waiting:
             checkpoint = state.checkpoint()
-            arrived = {arrival.pod.key for arrival in state.arrivals}
+            arrived = state.arrived
             for demand, pods in waiting.demands:
                 left = [pod for pod in pods if pod.key not in arrived]
                 placed = search.fill(demand, left)
                 if waiting.group >= 0 and (placed < len(left) or waiting.needs_domain):
                     state.roll_back(checkpoint)
                     break
-        arrived = {arrival.pod.key for arrival in state.arrivals}
+        arrived = state.arrived
         for pod in self._revoked:
             if pod.key not in arrived:
                 search.fill(self._demand_of[pod.key], [pod])
@@ -535,7 +535,7 @@ class _EvictionRound:
         if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
             # The waiting pods have the plan of the first part, and its bound holds.
             return replace(first, evictions=self._evictions({}, {}), after=state.snapshot()) if state.leaving else first
-        arrived = {arrival.pod.key for arrival in state.arrivals}
+        arrived = state.arrived
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
             for resident, leaving in state.leaving.items()

@@ -23,7 +23,7 @@ def take_back(state: Plan, holds: Callable[[], bool]) -> None:
 
 def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     """Asks each of them once. Whether any stays."""
-    pods, arrived = state.residents.pods, {arrival.pod.key for arrival in state.arrivals}
+    pods, arrived = state.residents.pods, state.arrived
     # A placement does not come back where its pod has got another node.
     for_others = (
         resident
@@ -43,14 +43,13 @@ def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
         done.update(eviction)
         if not _enough(state, eviction, asked):
             continue
-        before = {member: state.leaving[member] for member in eviction}
-        for member in eviction:
+        before = state.checkpoint()
+        for member in reversed(eviction):
             state.stay(member)
-        if not holds():
-            for member in eviction:
-                state.leave_again(member, before[member])
-        else:
+        if holds():
             any_stays = True
+        else:
+            state.roll_back(before)
     return any_stays
 
 

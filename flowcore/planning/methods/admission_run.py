@@ -48,9 +48,7 @@ class AdmissionRun:
         #: Groups that are placed by themselves: they choose a domain, or wait where that is cheaper.
         self._waits = np.array([may_wait(problem, group) for group in range(len(self._any_domain))], dtype=np.bool_)
         self._alone = ~self._any_domain | self._waits
-        #: Nodes that placements changed, in order; and for each demand what ``_fit_counts_of`` said last, and how many
-        #: of those changes it knew.
-        self._changes: list[Int64s] = []
+        #: For each demand what ``_fit_counts_of`` said last, and how many changes of the capacity it knew.
         self._fit_counts: dict[int, tuple[Int64s, int]] = {}
 
     def _restricted_cost_matrix(self) -> CostMatrix:
@@ -155,18 +153,15 @@ class AdmissionRun:
         if self._problem.not_packable[demands].any():
             order = [(demand, int(counts[demand])) for demand in self._problem.by_size if counts[demand]]
             return self._place_all(self._restricted_cost_matrix(), order)
-        placed: list[tuple[int, Int64s, Int64s]] = []
+        before, placed = self._capacity.checkpoint(), list[tuple[int, Int64s, Int64s]]()
         for demand in self._problem.by_size:
             if not counts[demand]:
                 continue
             nodes, pods = self._packed(demand, int(counts[demand]))
             if int(pods.sum()) < counts[demand]:
-                for placed_demand, used, released in placed:
-                    self._capacity.release(self._demands[placed_demand], used, released)
-                    self._changes.append(used)
+                self._capacity.roll_back(before)
                 return False
             self._capacity.place_many(self._demands[demand], nodes, pods)
-            self._changes.append(nodes)
             placed.append((demand, nodes, pods))
         for demand, nodes, pods in placed:
             self._commits += [Commit(demand, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
@@ -199,13 +194,10 @@ class AdmissionRun:
     def _place_what_fits(self, demand: int, count: int) -> None:
         """Places as many single pods of a demand as fit."""
         if self._problem.not_packable[demand]:
-            capacity = self._capacity
-            self._changes.append(np.arange(len(capacity.free)))
-            self._commits += greedy(self._restricted_cost_matrix(), [(demand, count)], capacity)
+            self._commits += greedy(self._restricted_cost_matrix(), [(demand, count)], self._capacity)
         else:
             nodes, pods = self._packed(demand, count)
             self._capacity.place_many(self._demands[demand], nodes, pods)
-            self._changes.append(nodes)
             self._commits += [Commit(demand, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
         self._exhausted[demand] = True
 
@@ -234,7 +226,6 @@ class AdmissionRun:
             return False
         self._capacity = capacity
         self._commits += commits
-        self._changes.append(np.array([commit.node for commit in commits], dtype=np.int64))
         return True
 
     def _place_in_domains(self, group: int) -> None:
@@ -254,7 +245,6 @@ class AdmissionRun:
             return
         self._capacity = placed.capacity
         self._commits += placed.commits
-        self._changes.append(np.array([commit.node for commit in placed.commits], dtype=np.int64))
         for index, demand in placed.demands.items():
             self._demands[index], self._restricted = demand, None
             self._fit_counts.pop(index, None)
@@ -263,13 +253,13 @@ class AdmissionRun:
 
     def _fit_counts_of(self, index: int) -> Int64s:
         """int64[N]: how many pods of a demand fit each node now. Not to be written to."""
-        demand = self._demands[index]
+        demand, capacity = self._demands[index], self._capacity
         counts, known_changes = self._fit_counts.get(index, (None, 0))
         if counts is None:
-            counts = np.array(self._capacity.fit_counts(demand))
-        elif known_changes < len(self._changes):
-            nodes = np.unique(np.concatenate(self._changes[known_changes:]))
+            counts = np.array(capacity.fit_counts(demand))
+        elif known_changes < capacity.changes:
+            nodes = capacity.changed_since(known_changes)
             nodes = nodes[demand.counts[nodes] > 0]
-            counts[nodes] = self._capacity.fit_counts_at(demand, nodes)
-        self._fit_counts[index] = counts, len(self._changes)
+            counts[nodes] = capacity.fit_counts_at(demand, nodes)
+        self._fit_counts[index] = counts, capacity.changes
         return counts

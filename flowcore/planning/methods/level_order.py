@@ -138,7 +138,6 @@ class _LevelRun(AdmissionRun):
             groups.remove(least)
             self._admitted[least] = False
             self._capacity, self._commits = before.copy(), self._commits[:first]
-        self._changes.append(np.arange(len(self._capacity.free)))
 
     def _place_again(self, commits: Sequence[Commit]) -> Int64s:
         """Places pods of admitted groups and of none, where commits have them; int64[C]: how many of each demand."""
@@ -247,7 +246,6 @@ class _LevelRun(AdmissionRun):
                     count -= 1
             if count == before:
                 break
-        self._changes.append(np.arange(len(capacity.free)))
 
 
 def _importance(problem: Problem, number: int) -> tuple[bool, float]:

@@ -66,6 +66,7 @@ class Reinsertion:
 
     def _place_anew(self, index: int) -> None:
         demand, capacity, before = self._problem.demands[index], self._capacity, self._pods[index]
+        checkpoint = capacity.checkpoint()
         nodes, counts = (np.array(list(each), dtype=np.int64) for each in (before, before.values()))
         capacity.release(demand, nodes, counts)
         commits = greedy(self._problem.cost_matrix, [(index, int(counts.sum()))], capacity)
@@ -75,8 +76,7 @@ class Reinsertion:
             self._pods[index] = after
             self.gain += saved
             return
-        capacity.release(demand, *(np.array(list(each), dtype=np.int64) for each in (after, after.values())))
-        capacity.place_many(demand, nodes, counts)
+        capacity.roll_back(checkpoint)
 
     def _saved(self, demand: Demand, before: dict[int, int], after: dict[int, int]) -> int:
         """By how much some pods of a demand, placed by ``after`` now, cost less than by ``before``."""

@@ -80,7 +80,7 @@ def place_in_domains(
         plan = search_for([whole], most)
     if plan is None:
         return
-    state.replay(plan.decisions)
+    state.redo(plan.decisions)
     if preempts:
         demands = [(demand, pods, plan.nodes.get(demand)) for demand, pods in waiting.demands]
         choices = [
@@ -248,4 +248,4 @@ class _DomainEvictions:
     def _keep_if_better(self) -> None:
         key = self._key()
         if self._best is None or key < self._best.key:
-            self._best = _Plan(key, self._state.decisions_since(self._start), dict(self._nodes))
+            self._best = _Plan(key, self._state.since(self._start), dict(self._nodes))

@@ -211,17 +211,15 @@ class GainMoves:
 
     def _move(self, move: PossibleMove, gain: int, node: int, holds: Callable[[], bool]) -> bool:
         """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
+        nodes, home = self._state.before.table.nodes, self._residents.nodes[move.resident]
+        reason = (
+            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
+            f"and its move costs {move.price:,}"
+        )
         checkpoint = self._state.checkpoint()
-        self._state.let_leave(move.resident, EvictionKind.MIGRATION, ())
+        self._state.let_leave(move.resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)
         self._state.reserve_replacement(move.resident, node, is_move=True)
         if not holds():
             self._state.roll_back(checkpoint)
             return False
-        nodes, home = self._state.before.table.nodes, self._residents.nodes[move.resident]
-        leaving = self._state.leaving[move.resident]
-        leaving.gain = gain
-        leaving.reason = (
-            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
-            f"and its move costs {move.price:,}"
-        )
         return True

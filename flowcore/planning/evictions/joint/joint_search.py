@@ -19,7 +19,7 @@ from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.joint.branching import PENDING, Branching, JointPlan
 from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.joint.node_options import MOST_MEMBERS, Item, NodeOptions
-from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Decisions
+from flowcore.planning.problem.placements.decisions import Arrival
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
@@ -48,9 +48,7 @@ class JointSearch:
             holds: whether every filter passes for all that is decided.
         """
         self._state, self._residents, self._eligibility, self._holds = state, state.residents, eligibility, holds
-        decided = state.decisions_since(Checkpoint(0, 0, 0))
-        nodes = {item.pod.key: self._node_of(item, decided) for item in items}
-        self._decided = decided
+        nodes = {item.pod.key: self._node_of(item) for item in items}
         self._items = sorted(
             items,
             key=lambda item: (
@@ -80,11 +78,12 @@ class JointSearch:
         residents = sum(len(self._residents.on(node)) for node in nodes)
         if len(nodes) > _MOST_NODES or ruled * residents > self._verdicts_left:
             return False
-        known = self._standing()
+        known, before = self._standing(), state.checkpoint()
         limits: dict[str, int] = {}
-        for resident in list(state.leaving):
+        # Where it stays as it is they leave again in the order in which they left.
+        for resident in reversed(list(state.leaving)):
             state.stay(resident)
-        state.drop_arrivals({arrival.pod.key for arrival in state.arrivals})
+        state.drop_arrivals(state.arrived)
         members = {node: self._members(node, limits) for node in nodes}
         plan = Branching(
             self._items,
@@ -98,7 +97,7 @@ class JointSearch:
             self._accepts,
         ).result()
         if plan is None:
-            state.replay(self._decided)
+            state.roll_back(before)
             return False
         self._decide(plan)
         return True
@@ -107,11 +106,11 @@ class JointSearch:
         """Whether an item keeps a node: the round gave it one already, or it takes what room is left."""
         return node != PENDING and (item.resident >= 0 or not item.preempts)
 
-    def _node_of(self, item: Item, decided: Decisions) -> int:
-        for arrival in decided.arrivals:
+    def _node_of(self, item: Item) -> int:
+        for arrival in self._state.arrivals:
             if arrival.pod.key == item.pod.key:
                 return arrival.node
-        if item.resident < 0 or any(resident == item.resident for resident, _ in decided.leaving):
+        if item.resident < 0 or item.resident in self._state.leaving:
             return PENDING
         return int(self._residents.nodes[item.resident])
 

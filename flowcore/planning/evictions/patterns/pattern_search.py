@@ -74,7 +74,7 @@ class PatternSearch:
             return
         if self._may_overflow(pods):
             return
-        decisions = state.decisions_since(checkpoint)
+        decisions = state.since(checkpoint)
         before = self._lost(checkpoint)
         used = {arrival.node for arrival in decisions.arrivals}
         state.roll_back(checkpoint)
@@ -82,7 +82,7 @@ class PatternSearch:
         if len(state.arrivals) - checkpoint.arrivals == arrived and self._lost(checkpoint) < before:
             return
         state.roll_back(checkpoint)
-        state.replay(decisions)
+        state.redo(decisions)
 
     def _may_overflow(self, pods: dict[int, list[PendingPod]]) -> bool:
         """Whether amounts are so large that a sum of them may be no 64-bit number."""

@@ -108,7 +108,7 @@ class ExactSearch:
     ) -> None:
         """Decides again, on a few nodes; the decisions stay where that brings nothing."""
         state = self._state
-        decisions = state.decisions_since(checkpoint)
+        decisions = state.since(checkpoint)
         if not self._knows_all(decisions, candidates):
             return
         state.roll_back(checkpoint)
@@ -120,7 +120,7 @@ class ExactSearch:
             if better is not None and self._apply(kept, better, candidates):
                 return
         state.roll_back(checkpoint)
-        state.replay(decisions)
+        state.redo(decisions)
 
     def _knows_all(self, decisions: Decisions, candidates: Sequence[Candidates]) -> bool:
         """Whether a program can speak of all that was decided."""

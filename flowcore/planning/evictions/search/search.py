@@ -322,8 +322,5 @@ class Search:
                 continue
             is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(resident)
             checkpoint = state.checkpoint()
-            if self.destinations.reserve(resident, is_move=is_move) and holds():
-                if is_move:
-                    leaving.kind = self._moves.kind
-            else:
+            if not (self.destinations.reserve(resident, is_move=is_move) and holds()):
                 state.roll_back(checkpoint)

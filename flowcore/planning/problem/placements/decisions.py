@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from flowcore.cluster.arrays.snapshot import PendingPod
@@ -19,7 +19,7 @@ class Commit:
     count: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """A resident that leaves.
 
@@ -31,7 +31,7 @@ class Leaving:
     """
 
     kind: EvictionKind | None
-    for_pods: list[str] = field(default_factory=list)
+    for_pods: tuple[str, ...] = ()
     to: int = -1
     reason: str = ""
     by_controller: bool = False
@@ -54,19 +54,23 @@ class Arrival:
 
 
 class Checkpoint(NamedTuple):
-    """How much was decided: decisions that can be taken back, residents that leave, waiting pods that come."""
+    """How far a plan is: changes that can be taken back, residents that leave, waiting pods that come."""
 
-    decisions: int
+    changes: int
     leaving: int
     arrivals: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions:
-    """Decisions in an order in which they can be made again."""
+#: Makes a change of a plan with 1, and takes it back with -1.
+Change = Callable[[int], None]
 
-    leaving: tuple[tuple[int, Leaving], ...]
-    arrivals: tuple[Arrival, ...]
+
+class Decisions(NamedTuple):
+    """What was decided since a checkpoint: who leaves, by number, who comes, and all changes in their order."""
+
+    leaving: Sequence[tuple[int, Leaving]]
+    arrivals: Sequence[Arrival]
+    changes: Sequence[Change]
 
 
 def counted_move(pod: RunningPod) -> list[tuple[str, str]]:

@@ -26,7 +26,15 @@ from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.model.volumes import Volumes
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.cluster_change import ClusterChange
-from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit, Decisions, Leaving, counted_move
+from flowcore.planning.problem.placements.decisions import (
+    Arrival,
+    Change,
+    Checkpoint,
+    Commit,
+    Decisions,
+    Leaving,
+    counted_move,
+)
 from flowcore.planning.problem.placements.device_room import DeviceRoom
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.placements.volume_room import VolumeRoom
@@ -102,7 +110,9 @@ class Plan:
         self.budgets: Counter[str] = Counter(self.residents.running.budgets)
         self.leaving_by_gang: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
-        self._undo: list[Callable[[], None]] = []
+        #: The changes since the first checkpoint, in their order, and whether there was one.
+        self._done: list[Change] = []
+        self._is_recorded = False
         self._coming = ComingVolumes(snapshot.storage, snapshot.table)
         #: The number of changes, and the cluster with all decisions about residents then.
         self._decided: tuple[int, Snapshot] | None = None
@@ -112,7 +122,7 @@ class Plan:
         copied: Plan = copy(self)
         copied._changed_at, copied.free, copied.ports = self._changed_at.copy(), self.free.copy("F"), dict(self.ports)
         copied._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
-        copied._values, copied._increases, copied._undo = {}, {}, []
+        copied._values, copied._increases, copied._done, copied._is_recorded = {}, {}, [], False
         copied.domain_counts = self.domain_counts.copy()
         copied._zones, copied._devices = self._zones.shared(), self._devices.shared()
         copied._volumes = self._volumes.shared()
@@ -265,6 +275,10 @@ class Plan:
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free.T[:, nodes].T), 0)
+        return fitting if demand.group.pod_class.fits_by_amounts else self._limit(demand, fitting, nodes)
+
+    def _limit(self, demand: Demand, fitting: Int64s, nodes: Int64s) -> Int64s:
+        """No more pods than zones, devices, volumes and host ports allow, of so many for each node, int64[M]."""
         fitting = self._devices.limit(demand, self._zones.limit(demand, fitting, nodes), nodes)
         fitting = self._volumes.limit(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
@@ -290,17 +304,10 @@ class Plan:
             return 0
         asked = demand.requests > 0
         fitting = min(limit, max(0, int((self.free[node, asked] // demand.requests[asked]).min())))
-        if fitting and demand.group.pod_class.numa is not None:
-            fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([node]))[0])
-        if fitting and demand.group.pod_class.devices is not None:
-            fitting = int(self._devices.limit(demand, np.array([fitting]), np.array([node]))[0])
-        if fitting and demand.group.pod_class.contends_for_volumes:
-            fitting = int(self._volumes.limit(demand, np.array([fitting]), np.array([node]))[0])
+        if fitting and not demand.group.pod_class.fits_by_amounts:
+            fitting = int(self._limit(demand, np.array([fitting]), np.array([node]))[0])
         if fitting and demand.constraints.constrained:
             fitting = self.domain_counts.max_pods_at(demand.constraints, node, fitting)
-        ports = demand.group.pod_class.host_ports
-        if ports and fitting:
-            return 0 if clash(ports, self.ports.get(node, ())) else 1
         return fitting
 
     def place(self, demand: Demand, node: int, count: int) -> int:
@@ -310,7 +317,10 @@ class Plan:
             self.domain_counts.increment(demand.constraints, node, taken)
             self._add_room(node, demand.requests * -taken)
             self._planned_of(demand.potential)[node] += demand.counted * taken
-            self._take_other(demand, np.array([node]), np.array([taken]))
+            if self._is_recorded or not demand.group.pod_class.fits_by_amounts:
+                nodes, counts = np.array([node]), np.array([taken])
+                self._take_other(demand, nodes, counts)
+                self._record(demand, nodes, counts)
         return taken
 
     def place_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
@@ -319,6 +329,11 @@ class Plan:
         Args:
             nodes, counts: int64[M], each node once.
         """
+        self._place(demand, nodes, counts, 1)
+        self._record(demand, nodes, counts)
+
+    def _place(self, demand: Demand, nodes: Int64s, counts: Int64s, sign: int) -> None:
+        counts = counts * sign
         self._note_change(nodes)
         self.domain_counts.increment_all(demand.constraints, nodes, counts)
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
@@ -326,12 +341,19 @@ class Plan:
         self._take_other(demand, nodes, counts)
 
     def _take_other(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """What pods that are placed take beside resources."""
+        """What pods that are placed take beside resources, or give back where a count is below zero."""
+        if demand.group.pod_class.fits_by_amounts:
+            return
         self._zones.take(demand, nodes, counts)
         self.take_claimed(demand, nodes, counts)
-        ports = frozenset(demand.group.pod_class.host_ports)
-        for node in nodes.tolist() if ports else ():
-            self.ports[node] = self.ports.get(node, frozenset()) | ports
+        ports = demand.group.pod_class.host_ports
+        for node, count in zip(nodes.tolist(), counts.tolist(), strict=True) if ports else ():
+            held = self.ports.get(node, frozenset())
+            self.ports[node] = held.union(ports) if count > 0 else held.difference(ports)
+
+    def _record(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        if self._is_recorded:
+            self._done.append(partial(self._place, demand, nodes, counts))
 
     def place_one_each(self, demands: Sequence[Demand], nodes: Int64s) -> None:
         """Commits a pod of each of some demands that fit by amounts alone, where there is room for it.
@@ -349,6 +371,8 @@ class Plan:
         for potential, places in by_potential.items():
             counted = np.array([demands[place].counted for place in places])
             self._planned_of(potential)[nodes[places]] += counted
+        for place, demand in enumerate(demands) if self._is_recorded else ():
+            self._record(demand, nodes[place : place + 1], np.array([1]))
 
     def place_by_turns(self, arcs: Sequence[tuple[Demand, int, int]]) -> list[tuple[int, int]]:
         """Commits up to ``count`` pods of each (demand, node, count), again and again: one pod may let in another.
@@ -384,7 +408,7 @@ class Plan:
         self.take_claimed(demand, np.array([node]), np.array([count * sign]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Undoes ``place_many`` for pods without host ports."""
+        """Pods that were placed leave their nodes again."""
         self.place_many(demand, nodes, -counts)
 
     def place_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
@@ -427,6 +451,8 @@ class Plan:
             if demand.constraints.increments:
                 of_class = chosen & (classes == place)
                 self.domain_counts.increment_all(demand.constraints, nodes[of_class], counts[of_class])
+        for arc in np.nonzero(chosen)[0].tolist() if self._is_recorded else ():
+            self._record(demands[classes[arc]], nodes[arc : arc + 1], counts[arc : arc + 1])
         return chosen
 
     def to_snapshot(self, placed: Iterable[tuple[str, PodSignature]]) -> Snapshot:
@@ -453,27 +479,26 @@ class Plan:
 
     def checkpoint(self) -> Checkpoint:
         """To be given to ``roll_back``."""
-        return Checkpoint(len(self._undo), len(self.leaving), len(self.arrivals))
+        self._is_recorded = True
+        return Checkpoint(len(self._done), len(self.leaving), len(self.arrivals))
 
     def roll_back(self, checkpoint: Checkpoint) -> None:
-        """Takes back all decisions since a checkpoint."""
-        while len(self._undo) > checkpoint.decisions:
-            self._undo.pop()()
+        """Takes back all changes since a checkpoint.
 
-    def decisions_since(self, checkpoint: Checkpoint) -> Decisions:
-        """All decisions since a checkpoint."""
+        In a NUMA zone less may be free than before: which pod was the largest there is not remembered.
+        """
+        while len(self._done) > checkpoint.changes:
+            self._done.pop()(-1)
+
+    def since(self, checkpoint: Checkpoint) -> Decisions:
+        """What was decided since a checkpoint."""
         leaving = list(self.leaving.items())[checkpoint.leaving :]
-        return Decisions(
-            tuple((resident, replace(left, for_pods=list(left.for_pods))) for resident, left in leaving),
-            tuple(self.arrivals[checkpoint.arrivals :]),
-        )
+        return Decisions(leaving, self.arrivals[checkpoint.arrivals :], self._done[checkpoint.changes :])
 
-    def replay(self, decisions: Decisions) -> None:
-        """Decides the same again."""
-        for resident, leaving in decisions.leaving:
-            self.leave_again(resident, leaving)
-        for arrival in decisions.arrivals:
-            self.arrive(arrival.pod, arrival.demand, arrival.node)
+    def redo(self, decisions: Decisions) -> None:
+        """Decides the same again, after the same changes."""
+        for change in decisions.changes:
+            self._do(change)
 
     def _add_room(self, node: int, amounts: Int64s, *, now: bool = True) -> None:
         """Room of a node comes free, or is taken where amounts are below zero; ``now``: before any victim leaves."""
@@ -486,10 +511,10 @@ class Plan:
         """Another number after each change on a node."""
         return int(self._changed_at[node])
 
-    def _do(self, change: Callable[[int], None]) -> None:
-        """Makes a change with 1, which -1 takes back."""
+    def _do(self, change: Change) -> None:
         change(1)
-        self._undo.append(partial(change, -1))
+        if self._is_recorded:
+            self._done.append(change)
 
     def let_leave(
         self,
@@ -499,17 +524,18 @@ class Plan:
         *,
         reason: str = "",
         by_controller: bool = False,
+        gain: int = 0,
     ) -> None:
         """A resident leaves that stays so far."""
-        runs = self.residents.is_running(resident)
-        self.leaving[resident] = Leaving(
-            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
-        )
-        self._do(partial(self._leave, resident))
+        why = kind if self.residents.is_running(resident) else None
+        leaving = Leaving(why, tuple(for_pods), reason=reason, by_controller=by_controller, gain=gain)
+        self._do(partial(self._leave, resident, leaving))
 
-    def _leave(self, resident: int, sign: int) -> None:
+    def _leave(self, resident: int, leaving: Leaving, sign: int) -> None:
         residents, pod = self.residents, self.residents.pods[resident]
-        if sign < 0:
+        if sign > 0:
+            self.leaving[resident] = leaving
+        else:
             del self.leaving[resident]
         runs = residents.is_running(resident)
         # A placement is not there yet.
@@ -520,14 +546,20 @@ class Plan:
             self.leaving_by_gang[pod.gang] += sign
 
     def reserve_replacement(self, resident: int, node: int, *, is_move: bool) -> None:
-        """The replacement of a pod that leaves takes room on another node, which is free now."""
-        self._do(partial(self._replace, resident, node))
+        """The replacement of a pod that leaves takes room on another node, which is free now.
+
+        Args:
+            is_move: it counts for the limits of moves. One that was preempted moves then.
+        """
+        leaving = self.leaving[resident]
+        kind = EvictionKind.MIGRATION if is_move and leaving.kind is EvictionKind.PREEMPTION else leaving.kind
+        self._do(partial(self._replace, resident, leaving, replace(leaving, kind=kind, to=node)))
         if is_move:
             self.count_move(resident)
 
-    def _replace(self, resident: int, node: int, sign: int) -> None:
-        self.leaving[resident].to = node if sign > 0 else -1
-        self._add_room(node, self.residents.usage[resident] * -sign)
+    def _replace(self, resident: int, before: Leaving, after: Leaving, sign: int) -> None:
+        self.leaving[resident] = after if sign > 0 else before
+        self._add_room(after.to, self.residents.usage[resident] * -sign)
 
     def count_move(self, resident: int) -> None:
         """A pod that leaves counts for the limits of moves."""
@@ -543,42 +575,49 @@ class Plan:
         requests = self.demands[demand].requests
         asked = requests > 0
         at_once = bool((requests[asked] <= self.free_now(node)[asked]).all())
-        self.arrivals.append(Arrival(pod, demand, node, at_once))
+        arrival = Arrival(pod, demand, node, at_once)
 
         def change(sign: int) -> None:
-            if sign < 0:
+            if sign > 0:
+                self.arrivals.append(arrival)
+            else:
                 self.arrivals.pop()
             self._add_room(node, requests * -sign, now=at_once)
 
         self._do(change)
 
     def stay(self, resident: int) -> None:
-        """A resident that was to leave stays; this cannot be rolled back."""
+        """A resident that was to leave stays."""
         leaving = self.leaving[resident]
+        changes: list[Change] = [partial(self._leave, resident, leaving)]
         if leaving.to >= 0:
-            self._add_room(leaving.to, self.residents.usage[resident])
+            changes.append(partial(self._replace, resident, leaving, leaving))
             if leaving.kind is EvictionKind.MIGRATION:
-                self._count_move(resident, -1)
-        self._leave(resident, -1)
-        self._undo.clear()
+                changes.append(partial(self._count_move, resident))
+        self._do(partial(_take_back, changes))
 
     def drop_arrivals(self, keys: AbstractSet[str]) -> None:
-        """Waiting pods do not come after all; this cannot be rolled back."""
-        for arrival in self.arrivals:
-            if arrival.pod.key in keys:
-                self._add_room(arrival.node, self.demands[arrival.demand].requests, now=arrival.at_once)
-        self.arrivals = [arrival for arrival in self.arrivals if arrival.pod.key not in keys]
-        for leaving in self.leaving.values():
-            leaving.for_pods = [key for key in leaving.for_pods if key not in keys]
-        self._undo.clear()
+        """Waiting pods do not come after all."""
+        before, left_before = self.arrivals, dict(self.leaving)
 
-    def leave_again(self, resident: int, leaving: Leaving) -> None:
-        """Undoes ``stay``."""
-        self.let_leave(resident, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
-        if leaving.to >= 0:
-            self.reserve_replacement(resident, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
+        def change(sign: int) -> None:
+            for arrival in before:
+                if arrival.pod.key in keys:
+                    amounts = self.demands[arrival.demand].requests * sign
+                    self._add_room(arrival.node, amounts, now=arrival.at_once)
+            self.arrivals = [arrival for arrival in before if arrival.pod.key not in keys] if sign > 0 else before
+            for resident, leaving in left_before.items():
+                for_pods = tuple(key for key in leaving.for_pods if sign < 0 or key not in keys)
+                self.leaving[resident] = replace(leaving, for_pods=for_pods)
+
+        self._do(change)
 
     # --- what follows ---
+
+    @property
+    def arrived(self) -> set[str]:
+        """Keys of the waiting pods that get a node."""
+        return {arrival.pod.key for arrival in self.arrivals}
 
     @property
     def changed(self) -> bool:
@@ -657,3 +696,9 @@ class Plan:
         ]
         brought = (volume for pod_class in come for volume in pod_class.volumes)
         return (*(volume for volume in own if volume not in freed), *brought)
+
+
+def _take_back(changes: Sequence[Change], sign: int) -> None:
+    """Takes changes back, which were made in their order; with -1: makes them again."""
+    for change in changes if sign < 0 else reversed(changes):
+        change(-sign)
