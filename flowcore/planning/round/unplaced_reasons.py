@@ -28,10 +28,11 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.idle_claims import claims_to_free
 from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
-from flowcore.rules.reasons.kept_domains import allowed_by_gangs, domain_without_room, fits_as_a_whole
+from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
+from flowcore.rules.topology.gang_domains import allowed_by_gangs
 
 #: Kinds of pods that wait for others to run beside, and of those others in a namespace: all are compared with all.
 _MOST_AWAITED: Final = 200

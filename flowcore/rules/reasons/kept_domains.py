@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.gangs import Gang
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.gang_domains import nodes_of_domain
 
 
 def domain_without_room(gangs: Sequence[Gang], room: Bools, table: NodeTable) -> Gang | None:
@@ -50,20 +51,3 @@ def fits_as_a_whole(gang: Gang, gangs: Sequence[Gang], waiting: int, fits: Int64
     name = column.values[int(column.codes[domains.nodes(tightest)[0]])]
     whole = f"As a whole it would fit {gang.topology_key} {name}, which has room for {size} such pods"
     return f"{whole}: {gang.placed} of its pods would have to move."
-
-
-def allowed_by_gangs(names: Iterable[str], snapshot: Snapshot) -> Bools:
-    """bool[N]: the nodes of the domains of gangs; gangs that keep to none, or have not chosen one, allow all."""
-    among = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for gang in (snapshot.gangs[name] for name in names if name in snapshot.gangs):
-        if gang.topology_key and gang.domain:
-            among &= nodes_of_domain(gang, snapshot.table)
-    return among
-
-
-def nodes_of_domain(gang: Gang, table: NodeTable) -> Bools:
-    """bool[N]: the nodes of its domain."""
-    column = table.column(gang.topology_key)
-    code = column.values.index(gang.domain) if gang.domain in column.values else -2
-    nodes: Bools = column.codes == code
-    return nodes
