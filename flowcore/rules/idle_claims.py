@@ -19,7 +19,7 @@ from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
 from flowcore.rules.devices.pod_claims import ClaimRejection, claim_problem, claims_of, named_claims
 from flowcore.rules.filters import dynamic_resources, run_filters
 from flowcore.rules.filters.registry import FilterRunner, run_filter
-from flowcore.rules.topology.gang_domains import allowed_by_gangs
+from flowcore.rules.topology.domains import allowed_by_gangs
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,13 +98,13 @@ def test_a_guest_is_needed_last() -> None:
     gang = told(*mine, guest)["a"]
     assert gang == Gang("gang ml/train", 4, foreign_pods=("ml/x",))
     assert told(*mine[:3], guest)["a"] == Gang("gang ml/train", 4)
-    # The guest is smaller, and has waited longer: it would be needed before one of the gang's own.
+    # The guest has waited longer: it would be needed before one of the gang's own.
     pending = [
         PendingPod(pod.key, pod.uid, PodClass((("cpu", 1000),)), BUILT_IN.name, 90.0, gangs=(gang.name,))
         for pod in mine
     ]
-    small = PendingPod("ml/x", "x", PodClass((("cpu", 500),)), BUILT_IN.name, 1.0, gangs=(gang.name,))
-    crowd = snapshot([node("n", 4000)], [*pending, small], now=100.0)
+    older = PendingPod("ml/x", "x", PodClass((("cpu", 1000),)), BUILT_IN.name, 1.0, gangs=(gang.name,))
+    crowd = snapshot([node("n", 4000)], [*pending, older], now=100.0)
     result = run_round(replace(crowd, gangs={gang.name: gang}))
     assert sorted(each.pod.uid for each in result.placements) == ["a", "b", "c", "d"]
     result = run_round(replace(crowd, gangs={gang.name: Gang(gang.name, 4)}))

@@ -32,7 +32,7 @@ from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_w
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
-from flowcore.rules.topology.gang_domains import allowed_by_gangs
+from flowcore.rules.topology.domains import allowed_by_gangs
 
 #: Kinds of pods that wait for others to run beside, and of those others in a namespace: all are compared with all.
 _MOST_AWAITED: Final = 200

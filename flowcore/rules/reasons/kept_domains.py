@@ -8,8 +8,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.gangs import Gang
-from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.gang_domains import nodes_of_domain
+from flowcore.rules.topology.domains import Domains, nodes_of_domain
 
 
 def domain_without_room(gangs: Sequence[Gang], room: Bools, table: NodeTable) -> Gang | None:
