@@ -6,20 +6,19 @@ whoever allocated it, and whether that helps or not. Here those are freed withou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, ResourceClaim
 from flowcore.rules.devices.pod_claims import ClaimRejection, claim_problem, claims_of, named_claims
 from flowcore.rules.filters import dynamic_resources, run_filters
 from flowcore.rules.filters.registry import FilterRunner, run_filter
-from flowcore.rules.topology.domains import allowed_by_gangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +91,6 @@ def claims_to_free(
             keys = tuple((claim.namespace, claim.name) for claim in claims if claim.name in needed)
             return FreedClaims(keys, snapshot.table.nodes[int(np.argmax(serving))].name)
     return None
-
-
-def knowing_awaited_claims(snapshot: Snapshot) -> Snapshot:
-    """The snapshot; a waiting pod for which claims are to be freed says so, and nobody leaves for it.
-
-    Source: kube-scheduler apis/config/v1/default_plugins.go (DynamicResources comes before DefaultPreemption).
-    """
-    if snapshot.running is None or not any(pod.pod_class.devices is not None for pod in snapshot.pending):
-        return snapshot
-
-    def known(pod: PendingPod) -> PendingPod:
-        if pod.pod_class.devices is None:
-            return pod
-        freed = claims_to_free(pod.pod_class, pod.signature, snapshot, allowed_by_gangs(pod.gangs, snapshot))
-        return pod if freed is None else msgspec.structs.replace(pod, awaits_claims=True)
-
-    pending = tuple(map(known, snapshot.pending))
-    return replace(snapshot, pending=pending) if any(pod.awaits_claims for pod in pending) else snapshot
 
 
 def _idle(pod: ClaimingPod, claims: tuple[ResourceClaim, ...], snapshot: Snapshot) -> set[str]:

@@ -18,7 +18,7 @@ from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.resource_claims import (
     AllocatedDevice,
     ClaimAllocation,
@@ -284,17 +284,37 @@ def test_of_claims_on_different_nodes_one_keeps_its_devices() -> None:
     assert left.frees == (("default", "a"),)
 
 
-@pytest.mark.parametrize("elsewhere", [0, 1])
-def test_an_idle_claim_is_freed_before_anybody_leaves(elsewhere: int) -> None:
-    """Of two ways to a node kube-scheduler takes that too; without devices elsewhere the running pod leaves."""
+def beside_low(others: list[Node], elsewhere: int, pods: list[PendingPod]) -> Snapshot:
+    """An idle claim with the device of a node that a running pod fills; b has devices, too."""
     low = RunningPod(
         "default/low", "low", "a", PodClass(requests=CPU), usage=CPU, started=1.0, policy=BUILT_IN.name, owner="web"
     )
-    known = snapshot([node("a", cpu=1000), node("b")], [waiting(naming("p", "shared"), priority=1)], [("a", CPU, ())])
+    known = snapshot([node("a", cpu=1000), *others], pods, [("a", CPU, ())])
     objects = devices_of([slice_of("a", 1), slice_of("b", elsewhere)], [allocated(claim("shared"), "a", "gpu-0")])
-    result = run_round(replace(known, devices=objects, running=RunningPods((low,))))
+    return replace(known, devices=objects, running=RunningPods((low,)))
+
+
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_an_idle_claim_is_freed_before_anybody_leaves(elsewhere: int) -> None:
+    """Of two ways to a node kube-scheduler takes that too; without devices elsewhere the running pod leaves."""
+    result = run_round(beside_low([node("b")], elsewhere, [waiting(naming("p", "shared"), priority=1)]))
     assert placed(result) == ({} if elsewhere else {"p": "a"})
     assert [each.frees for each in result.unplaced] == ([(("default", "shared"),)] if elsewhere else [])
+
+
+def test_nobody_moves_for_a_pod_whose_idle_claim_is_freed() -> None:
+    policy = Policy(BUILT_IN.name, rescheduling=ReschedulingPolicy(ReschedulingMode.ACT, min_age=0))
+    known = beside_low([node("b"), node("c")], 1, [waiting(naming("p", "shared"))])
+    result = run_round(known, {BUILT_IN.name: policy})
+    assert (result.evictions, [each.frees for each in result.unplaced]) == ((), [(("default", "shared"),)])
+
+
+def test_a_pod_leaves_where_others_of_the_round_take_the_node_that_a_freed_claim_would_open() -> None:
+    """So the claim is not freed, and somebody leaves: else the pod would have neither."""
+    rival = PendingPod("default/q", "q", PodClass(requests=(("cpu", 4000),), priority=2), BUILT_IN.name, 0.0)
+    result = run_round(beside_low([node("b")], 1, [waiting(naming("p", "shared"), priority=1), rival]))
+    assert placed(result) == {"p": "a", "q": "b"}
+    assert [each.pod.key for each in result.evictions] == ["default/low"]
 
 
 def test_a_claim_that_another_pod_reserves_keeps_its_devices() -> None:

@@ -200,7 +200,6 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
         plannable_since: when it could first be planned; 0: unknown, then ``created`` counts.
         preempts: whether running pods may be evicted for it (spec.preemptionPolicy).
         waits_for_leavers: pods of a lower priority leave the node that it is nominated for: nobody else leaves for it.
-        awaits_claims: a node takes it once claims of it are freed (flowcore.rules.idle_claims): nobody leaves for it.
         queue: name of the FlowQueue that it counts for; "": none.
         foreseen: cpu (milli-cores) and memory (bytes) that it is expected to use; None: unknown, or of no interest.
     """
@@ -218,7 +217,6 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     foreseen: tuple[int, int] | None = None
     waits_for_leavers: bool = False
-    awaits_claims: bool = False
 
     @property
     def waiting_since(self) -> float:

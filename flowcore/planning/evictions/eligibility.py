@@ -37,7 +37,6 @@ def may_preempt(pod: PendingPod, policy: Policy, now: float) -> bool:
     preemption = policy.preemption
     return (
         pod.preempts
-        and not pod.awaits_claims
         and preemption.mode is PreemptionMode.LOWER_PRIORITY
         and pod.victim is None
         and now - (pod.waiting_since or now) >= preemption.after

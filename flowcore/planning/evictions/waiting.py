@@ -35,9 +35,12 @@ class Waiting:
 
 
 def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
-    """The pods that a result leaves, but for those that no node will ever do for."""
+    """The pods that a result leaves, but for those that no node will ever do for, and those that claims are freed for.
+
+    Source: kube-scheduler apis/config/v1/default_plugins.go (DynamicResources comes before DefaultPreemption).
+    """
     groups, waiting = problem.atomic_groups, list[Waiting]()
-    unplaced = {each.pod.key: each.price for each in result.unplaced}
+    unplaced = {each.pod.key: each.price for each in result.unplaced if not each.frees}
     placed_groups = {each.atomic_group for each in result.placements if each.atomic_group}
     members: dict[int, dict[int, list[PendingPod]]] = {}
     for index, demand in enumerate(problem.demands):

@@ -61,7 +61,6 @@ from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.devices.columns.conflicts import Preemption
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.filters import run_filters
-from flowcore.rules.idle_claims import knowing_awaited_claims
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
@@ -115,7 +114,7 @@ class Round:
         snapshot, now = without_gangs_before_room(snapshot), snapshot.now
         preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
         self._columns = with_columns(snapshot, charge, preemption)
-        snapshot = knowing_awaited_claims(self._columns.snapshot)
+        snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
         self._passes = (

@@ -49,8 +49,6 @@ def why_not_preempting(pod: PendingPod, policy: Policy, now: float) -> str:
     """
     if pod.waits_for_leavers:
         return "pods with a lower priority leave already on the node that it is nominated for"
-    if pod.awaits_claims:
-        return "a ResourceClaim of it is freed first"
     if not pod.preempts:
         return "its preemptionPolicy is Never"
     if policy.preemption.mode is PreemptionMode.NEVER:
