@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_clusters import clusters
+from support.eviction_clusters import clusters, node, snapshot, waiting
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
@@ -98,5 +98,18 @@ def test_what_is_taken_back_has_not_been(
     after, decisions = seen(plan), plan.since(checkpoint)
     plan.roll_back(checkpoint)
     assert seen(plan) == before
+    plan.redo(decisions)
+    assert seen(plan) == after
+
+
+def test_pods_that_come_between_others_that_do_not_come_after_all() -> None:
+    """Made again, who does not come gives the same room back."""
+    plan = plan_of(snapshot([node("n0a", cpu=4)], [], [waiting("w", 1)]))
+    pod, before = plan.demands[0].group.pods[0], plan.checkpoint()
+    plan.drop_arrivals(set())
+    plan.arrive(pod, 0, 0)
+    plan.drop_arrivals({pod.key})
+    after, decisions = seen(plan), plan.since(before)
+    plan.roll_back(before)
     plan.redo(decisions)
     assert seen(plan) == after

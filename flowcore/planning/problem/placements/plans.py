@@ -598,14 +598,14 @@ class Plan:
 
     def drop_arrivals(self, keys: AbstractSet[str]) -> None:
         """Waiting pods do not come after all."""
-        before, left_before = self.arrivals, dict(self.leaving)
+        before, left_before = tuple(self.arrivals), dict(self.leaving)
 
         def change(sign: int) -> None:
             for arrival in before:
                 if arrival.pod.key in keys:
                     amounts = self.demands[arrival.demand].requests * sign
                     self._add_room(arrival.node, amounts, now=arrival.at_once)
-            self.arrivals = [arrival for arrival in before if arrival.pod.key not in keys] if sign > 0 else before
+            self.arrivals = [arrival for arrival in before if sign < 0 or arrival.pod.key not in keys]
             for resident, leaving in left_before.items():
                 for_pods = tuple(key for key in leaving.for_pods if sign < 0 or key not in keys)
                 self.leaving[resident] = replace(leaving, for_pods=for_pods)
