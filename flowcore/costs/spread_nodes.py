@@ -168,16 +168,15 @@ class DecidingNodes:
     def _zones(self) -> list[Int64s]:
         """The passing nodes of each zone: one domain of every constraint but those of single nodes."""
         shared = [counter.domains for counter in self._counters if not counter.domains.are_single_nodes]
-        if len(shared) == 1 and self._passing.all():
-            return [shared[0].nodes(zone) for zone in range(shared[0].count + 1)]
+        if len(shared) == 1:
+            every = map(shared[0].nodes, range(shared[0].count + 1))
+            return [nodes[self._passing[nodes]] for nodes in every]
         nodes = np.nonzero(self._passing)[0]
         if not shared:
             return [nodes]
-        codes = np.array([domains.codes[nodes] for domains in shared])
-        _, zones = np.unique(codes, axis=1, return_inverse=True)
-        order = np.argsort(zones.ravel(), kind="stable")
-        ends = np.cumsum(np.bincount(zones.ravel()))[:-1]
-        return np.split(nodes[order], ends)
+        zones = _numbered([domains.codes[nodes] for domains in shared])[1]
+        order = np.argsort(zones, kind="stable")
+        return np.split(nodes[order], np.cumsum(np.bincount(zones))[:-1])
 
     @cached_property
     def _odd(self) -> Int64s:
