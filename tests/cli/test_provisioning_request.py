@@ -94,6 +94,19 @@ def test_no_request(objects: list[Manifest], arguments: tuple[str, ...], words: 
     assert words in done.stderr.splitlines()[-1]
 
 
+def test_a_gang_beside_pods_of_a_daemon_set(tmp_path: Path) -> None:
+    """Its nodes are asked for: one that comes has the DaemonSet's pod, too."""
+    near = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "kubernetes.io/hostname"}
+    gang = [member(f"w{at}", size=2) for at in range(2)]
+    for each in gang:
+        each["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "cache", "uid": "d", "controller": True}
+    metadata = {"namespace": "ml", "name": "cache", "labels": {"app": "cache"}, "ownerReferences": [owner]}
+    cache = pod("cache", "1", metadata=metadata, status={"phase": "Running"}, nodeName="n0")
+    done = run("-f", dump(tmp_path, cache, *gang), "--gang", "ml/train", "--write", "ProvisioningRequest")
+    assert done.exit_code == 0, done.stderr
+
+
 def test_pods_that_cannot_be_read_again(tmp_path: Path) -> None:
     """Of standard input, and of a saved state, which has no objects of the API."""
     file = dump(tmp_path, *GANG)

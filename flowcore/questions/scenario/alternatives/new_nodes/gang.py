@@ -10,6 +10,7 @@ from flowcore.model.errors import ModelError
 from flowcore.planning.round import Unplaced
 from flowcore.questions.scenario.alternatives.new_nodes.nodes_needed import nodes_needed
 from flowcore.questions.scenario.alternatives.new_nodes.offers import Offer
+from flowcore.questions.scenario.alternatives.new_nodes.shapes import new_nodes_may_take
 from flowcore.questions.scenario.alternatives.replanning import Replanning
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.near_names import did_you_mean
@@ -62,8 +63,9 @@ def left_of_gang(scenario: Scenario, name: str, plan: ScenarioPlan, context: Ans
     left = [each for each in plan.result.unplaced if each.pod.key in keys]
     if not left:
         raise ModelError(f"gang {name}", "the plan has nodes for all its pods: it needs no new ones")
+    helped = {each.pod.key for each in new_nodes_may_take(left, scenario.permanent(), plan)}
     for pod_left in left:
-        if not pod_left.more_nodes_help:
+        if pod_left.pod.key not in helped:
             problem = f"new nodes would not help pod {pod_left.pod.key}: {pod_left.reason}"
             raise ModelError(f"gang {name}", problem)
     return left
