@@ -220,7 +220,7 @@ async def test_a_device_that_gets_ready(scene: ClusterScenario) -> None:
     await publish(scene, "a", 1, **LATER)
     await scene.create("p", resourceClaims=ONE)
     await scene.reason_of("p", "its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)")
-    assert (await scene.get("p"))["status"]["nominatedNodeName"] == "a"
+    await scene.api.wait_for(scene.path("p"), lambda each: each["status"].get("nominatedNodeName") == "a")
     await report(scene, "ready")
     assert await scene.node_of("p") == "a"
 

@@ -228,8 +228,24 @@ def test_devices_that_get_ready() -> None:
     assert case.told() == ["its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)"]
     case.pass_time(500)
     assert case.phase("p") is Phase.PREPARING
+    assert case.kinds() == ["Nominate"], "who adds or removes nodes reads where it goes"
+    case.send(0)
     case.devices.report(OWN, ready=True)
     case.show()
+    assert case.kinds() == ["Bind"]
+
+
+def test_two_writes_are_all_that_devices_cost() -> None:
+    """kube-scheduler writes the pod's status besides: nominatedNodeName. We do if others are slow, not if we are."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    for _ in range(5):
+        case.pass_time(1)
+    assert case.kinds() == ["Allocate"]
+    case.answer(Allocate)
+    case.show()
+    case.pass_time(1)
     assert case.kinds() == ["Bind"]
 
 

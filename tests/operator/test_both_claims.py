@@ -56,7 +56,7 @@ class Case(FakeCluster):
         self.show()
 
     def kinds(self) -> list[str]:
-        return sorted(type(write).__name__ for write in self.beside_nominations)
+        return sorted(type(write).__name__ for write in self.writes)
 
     def phases(self) -> dict[str, Phase]:
         return {key.removeprefix(f"{NAMESPACE}/"): each.phase for key, each in self.ledger.reservations.items()}
@@ -142,7 +142,7 @@ def test_a_gang_with_claims_of_both_kinds_is_bound_together() -> None:
     assert case.phases() == dict.fromkeys("pqr", Phase.PREPARING)
     case.answer(Allocate)
     case.answer(BindClaim)
-    assert not case.beside_nominations
+    assert not case.writes
     case.controllers_act()
     assert case.kinds() == ["Bind", "Bind", "Bind"]
     case.settle()

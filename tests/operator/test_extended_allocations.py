@@ -44,7 +44,7 @@ class Case(FakeCluster):
         self.send(next(at for at, write in enumerate(self.writes) if isinstance(write, kind)), answer)
 
     def kinds(self) -> list[str]:
-        return sorted(type(write).__name__ for write in self.beside_nominations)
+        return sorted(type(write).__name__ for write in self.writes)
 
     def node(self, name: str) -> str:
         return self.api[f"{NAMESPACE}/{name}"].node_name
@@ -53,7 +53,7 @@ class Case(FakeCluster):
         """A round plans the pod p, and the operator is killed after a part of its write; the claim by then."""
         self.pod("p")
         self.round()
-        (write,) = self.beside_nominations
+        (write,) = self.writes
         assert isinstance(write, Allocate)
         self.devices.allocate(write, 1 + [each for _, each in parts_of(write)].index(part))
         self.start()
@@ -117,7 +117,7 @@ def test_a_refused_claim_of_a_gang() -> None:
     assert [claim.is_being_deleted for claim in case.devices.claims.values()] == [True]
     case.pass_time(60.0)
     case.round()
-    assert case.beside_nominations == []
+    assert case.writes == []
     case.devices.follow_pods({"p", "q"})
     case.show()
     case.pass_time(60.0)
@@ -162,7 +162,7 @@ def test_a_pod_is_not_planned_before_its_claim_is_seen_to_go() -> None:
     assert (known.allocation, known.is_being_deleted) == (None, False)
     case.pass_time(60.0)
     case.round()
-    assert case.beside_nominations == []
+    assert case.writes == []
 
 
 def test_a_claim_that_was_made_and_has_no_device_is_taken_up() -> None:
@@ -183,13 +183,13 @@ def test_a_claim_that_has_devices_is_deleted(part: Part) -> None:
     before = case.killed_after(part)
     case.wait(IDLE_SECONDS - 2, 1.0)
     case.round()
-    assert case.beside_nominations == []
+    assert case.writes == []
     assert case.devices.claims[OF_P] == before
     case.wait(4, 1.0)
     assert case.devices.claims[OF_P].is_being_deleted
     assert case.devices.told == {}
     case.round()
-    assert case.beside_nominations == []
+    assert case.writes == []
     case.devices.follow_pods({"p"})
     case.show()
     case.round()

@@ -104,10 +104,9 @@ def test_a_write_that_comes_late() -> None:
     for name in "pq":
         case.member(name)
     case.round()
-    late = case.beside_nominations[0]
+    late = case.writes[0]
     assert isinstance(late, Allocate)
-    another = case.beside_nominations[1]
-    case.send(case.writes.index(another), Answer.REFUSED, reason="a webhook says no")
+    case.send(1, Answer.REFUSED, reason="a webhook says no")
     assert not case.ledger.reservations
     case.devices.allocate(late, 1)
     case.show()
@@ -262,4 +261,4 @@ def test_the_gate_is_off() -> None:
     assert case.plan is not None
     assert not case.plan.placements
     case.deliver(100)
-    assert case.beside_nominations == []
+    assert case.writes == []

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.effects import Bind, BindClaim, ClearNomination, Evict, Nominate, WriteCondition
+from thalweg_operator.reservations.effects import (
+    TOLD_AFTER,
+    Bind,
+    BindClaim,
+    ClearNomination,
+    Evict,
+    Nominate,
+    WriteCondition,
+)
 from thalweg_operator.reservations.events import (
     Answer,
     PlanMade,
@@ -694,6 +702,7 @@ def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
     world.plan((world.pod("plain", volumes=()), "b", None))
+    world.waits(3)
     (write,) = world.ledger.taken(Nominate)
     assert (write.pod.name, write.node) == ("p", "a")
     assert world.ledger.shell.is_wanted(write)
@@ -715,12 +724,27 @@ def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool
     assert world.ledger.taken(Nominate) == []
 
 
+def test_no_node_is_written_for_a_pod_that_gets_its_volume_soon(world: PreparedCase) -> None:
+    """A write of a pod's status for each pod with a claim would be one in vain; it comes once the wait lasts."""
+    soon, late = world.pod("p"), world.pod("q")
+    world.plan((soon, "a", choice("p", "v-a")))
+    world.clock.now += TOLD_AFTER - 0.1
+    world.ledger.apply(TimePassed())
+    world.put(*bound("p", "v-a"))
+    world.plan((late, "b", choice("q", "v-b")))
+    assert only(world.ledger.taken(Bind)).pod.name == "p"
+    assert world.ledger.taken(Nominate) == []
+    world.waits(2)
+    assert [write.pod.name for write in world.ledger.taken(Nominate)] == ["q"]
+
+
 def test_a_node_that_is_nominated_already_is_not_written_again(world: PreparedCase) -> None:
     """By us while the pod waited for victims, or by an autoscaler."""
     pod = world.pod("p")
     nominated = msgspec.structs.replace(pod, nominated_node="a")
     world.ledger.upsert_pod(nominated)
     world.plan((nominated, "a", choice("p", "v-a")))
+    world.waits(3)
     assert world.phases() == {"p": Phase.PREPARING}
     assert world.ledger.taken(Nominate) == []
 

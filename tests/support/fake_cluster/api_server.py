@@ -196,11 +196,6 @@ class ApiServer:
 
     # --- writes ---
 
-    @property
-    def beside_nominations(self) -> list[Write]:
-        """The writes in line, but for nominations: the node of a pod whose claims are prepared is written meanwhile."""
-        return [write for write in self.writes if not isinstance(write, Nominate)]
-
     def is_wanted(self, write: Write) -> bool:
         """Whether a write is to be sent still."""
         return self.shell.is_wanted(write)

@@ -47,7 +47,7 @@ class DeviceCase(FakeCluster):
         self.send(next(at for at, write in enumerate(self.writes) if isinstance(write, kind)), answer, reason=reason)
 
     def kinds(self) -> list[str]:
-        return sorted(type(write).__name__ for write in self.beside_nominations)
+        return sorted(type(write).__name__ for write in self.writes)
 
     def phase(self, name: str) -> Phase | None:
         reservation = self.ledger.reservations.get(f"{NAMESPACE}/{name}")

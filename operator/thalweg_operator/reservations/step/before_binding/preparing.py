@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.rules.reasons.codes import WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
-from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WakePod, WriteCondition
+from thalweg_operator.reservations.effects import TOLD_AFTER, Allocate, Bind, BindClaim, WakePod, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import is_kube_schedulers_turn
@@ -66,19 +66,6 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
         held = ledger.reservations.get(key)
         if held is not None and held.phase is Phase.PREPARING:
             _look_at(state, held)  # some of it may be there since before a restart
-            _nominate(state, key)
-
-
-def _nominate(state: State, key: str) -> None:
-    """Writes the node of a pod whose claims lack something: who removes empty nodes, or adds nodes, reads it.
-
-    Source: kube-scheduler schedule_one.go (bindingCycle), before PreBind. It is cleared where the pod does not come.
-    """
-    reservation, pod = state.ledger.reservations.get(key), state.cluster.waiting[key]
-    if reservation is None or reservation.phase is not Phase.PREPARING or reservation.is_ready:
-        return
-    if pod.nominated_node != reservation.node:
-        state.write_nomination(pod)
 
 
 def _ask_for_devices(state: State, reservation: Reservation) -> None:
@@ -216,7 +203,22 @@ def time_passed(state: State) -> None:
         if message:
             _give_up(state, reservation, ClaimsState(Progress.FAILED, message))
             continue
+        _nominate(state, reservation)
         _remind(state, reservation)
+
+
+def _nominate(state: State, reservation: Reservation) -> None:
+    """Writes the node of a pod that waits for others to act on its claims: autoscalers read it.
+
+    Mostly they have acted within a moment, and the write costs the API server as much as any other for the pod. It is
+    cleared where the pod does not come.
+
+    Source: kube-scheduler schedule_one.go (bindingCycle), which writes it for each pod with claims before PreBind.
+    """
+    pod, since = state.cluster.waiting[reservation.pod.key], reservation.waits_since
+    is_lasting = since != NEVER and state.now - since >= TOLD_AFTER
+    if is_lasting and not reservation.write and pod.nominated_node != reservation.node:
+        state.write_nomination(pod)
 
 
 def _remind(state: State, reservation: Reservation) -> None:
