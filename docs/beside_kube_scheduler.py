@@ -186,7 +186,9 @@ GATES: Final[Mapping[str, Row]] = {
     "NodeDeclaredFeatures": Row(SAME, "Followed, from 1.36 on."),
     "NodeInclusionPolicyInPodTopologySpread": Row(SAME, "The policies are read."),
     "NominatedNodeNameForExpectation": Row(
-        SAME, "A node that others name is tried first. Thalweg names the node while volumes and devices are bound."
+        SAME,
+        "A node that others name is tried first. Thalweg names the node where volumes and devices take longer than a "
+        "moment.",
     ),
     "OpportunisticBatching": Row(BETTER, "All pods of a round that are alike are looked at once."),
     "PodGroupPreemptionPolicy": Row(BETTER, "A PodGroup's preemptionPolicy is read wherever the API server serves it."),
