@@ -31,7 +31,7 @@ _ChoosingGangs = Sequence[tuple[Gang, Members]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _GroupPlacement:
     """A way to place the group.
 
     Attributes:
@@ -59,10 +59,10 @@ def place_in_domains(
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
     start, gangs, group = state.checkpoint(), _turns(problem, state, waiting), waiting.group
-    plan: _Plan | None = None
+    plan: _GroupPlacement | None = None
     whole = _as_one(gangs, waiting)
 
-    def search_for(chosen_gangs: _ChoosingGangs, most: int) -> _Plan | None:
+    def search_for(chosen_gangs: _ChoosingGangs, most: int) -> _GroupPlacement | None:
         this = _DomainEvictions(problem, state, search, tries, waiting, chosen_gangs, preempts=preempts)
         best = this.best(most, tries.for_better(group))
         # A plan has one try for each gang at least.
@@ -132,7 +132,7 @@ class _DomainEvictions:
         ]
         self._ranks = DomainRanks(problem, state, search, self._counts, preempts=preempts)
         self._start = state.checkpoint()
-        self._best: _Plan | None = None
+        self._best: _GroupPlacement | None = None
         #: Demand -> bool[N], nodes that it is kept to by the gangs that have chosen.
         self._nodes: dict[int, Bools] = {}
         #: What is asked, where it is asked -> domains that were tried for a slice that asks the same.
@@ -140,7 +140,7 @@ class _DomainEvictions:
         self.tries_to_find = self.tries_for_better = 0
         self._most_to_find = self._most_for_better = self._most_within = 0
 
-    def best(self, most: int, most_for_better: int) -> _Plan | None:
+    def best(self, most: int, most_for_better: int) -> _GroupPlacement | None:
         """The best plan that was tried; None: none places all pods. The state is as it was.
 
         Args:
@@ -244,4 +244,4 @@ class _DomainEvictions:
     def _keep_if_better(self) -> None:
         key = self._key()
         if self._best is None or key < self._best.key:
-            self._best = _Plan(key, self._state.since(self._start), dict(self._nodes))
+            self._best = _GroupPlacement(key, self._state.since(self._start), dict(self._nodes))
