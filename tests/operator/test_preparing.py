@@ -703,6 +703,11 @@ def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool
     world.plan((pod, "a", choice("p", "v-a")))
     world.plan((world.pod("plain", volumes=()), "b", None))
     world.waits(3)
+    assert world.ledger.taken(Nominate) == [], "it waits for our own write, which another one would only delay"
+    (claimed,) = world.ledger.taken(BindClaim)
+    world.answer(claimed, Answer.DONE)
+    world.put(volume("v-a", "a", kept_for="p"))
+    world.waits(2)
     (write,) = world.ledger.taken(Nominate)
     assert (write.pod.name, write.node) == ("p", "a")
     assert world.ledger.shell.is_wanted(write)
@@ -711,8 +716,7 @@ def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool
     if shown:
         world.ledger.upsert_pod(nominated)
         assert world.phases()["p"] is Phase.PREPARING
-    (claimed,) = world.ledger.taken(BindClaim)
-    world.answer(claimed, Answer.REFUSED, "no")
+    taken_away(world, "volume of another claim")
     if not shown:
         world.ledger.upsert_pod(nominated)
     (cleared,) = world.ledger.taken(ClearNomination)
@@ -727,6 +731,7 @@ def test_the_node_is_written_while_volumes_come(world: PreparedCase, shown: bool
 def test_no_node_is_written_for_a_pod_that_gets_its_volume_soon(world: PreparedCase) -> None:
     """A write of a pod's status for each pod with a claim would be one in vain; it comes once the wait lasts."""
     soon, late = world.pod("p"), world.pod("q")
+    world.put(volume("v-a", "a", kept_for="p"), volume("v-b", "b", kept_for="q"))
     world.plan((soon, "a", choice("p", "v-a")))
     world.clock.now += TOLD_AFTER - 0.1
     world.ledger.apply(TimePassed())

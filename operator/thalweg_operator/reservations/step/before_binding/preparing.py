@@ -215,9 +215,12 @@ def _nominate(state: State, reservation: Reservation) -> None:
 
     Source: kube-scheduler schedule_one.go (bindingCycle), which writes it for each pod with claims before PreBind.
     """
-    pod, since = state.cluster.waiting[reservation.pod.key], reservation.waits_since
-    is_lasting = since != NEVER and state.now - since >= TOLD_AFTER
-    if is_lasting and not reservation.write and pod.nominated_node != reservation.node:
+    cluster, since = state.cluster, max(reservation.waits_since, reservation.volumes_written)
+    pod, is_lasting = cluster.waiting[reservation.pod.key], since != NEVER and state.now - since >= TOLD_AFTER
+    if not is_lasting or reservation.write or pod.nominated_node == reservation.node:
+        return
+    # Else it waits for writes of ours, which one more would only delay.
+    if len(reservation.volumes_shown) == len(reservation.volumes) and device_steps.has_claims(cluster, reservation):
         state.write_nomination(pod)
 
 
