@@ -94,17 +94,22 @@ def test_no_request(objects: list[Manifest], arguments: tuple[str, ...], words: 
     assert words in done.stderr.splitlines()[-1]
 
 
-def test_a_gang_beside_pods_of_a_daemon_set(tmp_path: Path) -> None:
-    """Its nodes are asked for: one that comes has the DaemonSet's pod, too."""
+@pytest.mark.parametrize("limit", ["", "4"])
+def test_a_gang_beside_pods_of_a_daemon_set(limit: str, tmp_path: Path) -> None:
+    """A node that comes has the DaemonSet's pod, too. Where a FlowQueue keeps the gang waiting it says so."""
     near = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "kubernetes.io/hostname"}
-    gang = [member(f"w{at}", size=2) for at in range(2)]
+    gang = [member(f"w{at}", size=2, team="q") for at in range(2)]
     for each in gang:
         each["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "cache", "uid": "d", "controller": True}
     metadata = {"namespace": "ml", "name": "cache", "labels": {"app": "cache"}, "ownerReferences": [owner]}
     cache = pod("cache", "1", metadata=metadata, status={"phase": "Running"}, nodeName="n0")
-    done = run("-f", dump(tmp_path, cache, *gang), "--gang", "ml/train", "--write", "ProvisioningRequest")
-    assert done.exit_code == 0, done.stderr
+    selects = {"podSelector": {"matchLabels": {"team": "q"}}}
+    spec = {"selects": selects, "limit": {"cpu": limit}} if limit else {"selects": selects}
+    queue = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowQueue", "metadata": {"name": "q"}, "spec": spec}
+    done = run("-f", dump(tmp_path, cache, queue, *gang), "--gang", "ml/train", "--write", "ProvisioningRequest")
+    assert done.exit_code == (2 if limit else 0), done.stderr
+    assert not limit or "new nodes would not help pod ml/w0: The limit of FlowQueue q" in done.stderr
 
 
 def test_pods_that_cannot_be_read_again(tmp_path: Path) -> None:

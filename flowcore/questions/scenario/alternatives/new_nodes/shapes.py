@@ -19,6 +19,8 @@ from flowcore.planning.round import Unplaced
 from flowcore.questions.scenario.alternatives.new_nodes.unused_devices import DeviceCounts, device_counts
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.questions.scenario.plan import ScenarioPlan
+from flowcore.rules.reasons.codes import GANG_WITHOUT_ROOM
+from flowcore.rules.reasons.more_nodes import CURES
 
 _NO_DEVICES: DeviceCounts = {}
 
@@ -59,7 +61,8 @@ def waiting_kinds(unplaced: Iterable[Unplaced], plan: ScenarioPlan) -> list[Wait
 def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], plan: ScenarioPlan) -> list[Unplaced]:
     """The pods that a plan leaves and another node may take.
 
-    Plans take a new node for an empty one. It is not, for a pod that must run beside a DaemonSet's.
+    Plans take a new node for an empty one. It is not, for a pod that must run beside a DaemonSet's, where nodes are
+    what the pod lacks.
 
     Args:
         permanent: running pods of DaemonSets and static pods, which a new node has too.
@@ -71,7 +74,12 @@ def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], p
         by_host = AffinityMatch(tuple(term for term in terms if term.topology_key == HOSTNAME))
         return bool(by_host.terms) and any(by_host.includes(each, namespaces) for each in come)
 
-    return [each for each in unplaced if each.more_nodes_help or meets_partners(each.pod.signature)]
+    return [
+        each
+        for each in unplaced
+        if each.more_nodes_help
+        or (each.code in (*CURES, GANG_WITHOUT_ROOM) and not each.frees and meets_partners(each.pod.signature))
+    ]
 
 
 def in_its_gangs(kind: WaitingKind, pod: PendingPod, plan: ScenarioPlan) -> WaitingKind:
