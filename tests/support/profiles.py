@@ -16,7 +16,7 @@ import random
 from hypothesis import HealthCheck, settings
 
 QUICK, FULL, EXPLORE = "quick", "full", "explore"
-_QUICK_EXAMPLES, _FULL_EXAMPLES, _EXPLORE_FACTOR = 4, 100, 10
+_QUICK_EXAMPLES, _FULL_EXAMPLES, _EXPLORE_FACTOR = 5, 100, 10
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
