@@ -13,7 +13,8 @@ from flowcore.planning.problem.placements.domain_room import Need, kind_of, may_
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
-from flowcore.rules.topology.domains import Domains, nodes_of_domain
+from flowcore.rules.reasons.kept_domains import nodes_of_domain
+from flowcore.rules.topology.domains import Domains
 
 
 def domain_shortage(problem: Problem, group: AtomicGroup, capacity: Plan, *, put_off: bool) -> str:

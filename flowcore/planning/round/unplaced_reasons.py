@@ -28,11 +28,10 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.idle_claims import claims_to_free
 from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
-from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole
+from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole, nodes_of_domain
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
-from flowcore.rules.topology.domains import allowed_by_gangs
 
 #: Kinds of pods that wait for others to run beside, and of those others in a namespace: all are compared with all.
 _MOST_AWAITED: Final = 200
@@ -78,7 +77,10 @@ class UnplacedReasons:
         problem, group = self._problem, self._problem.demands[number].group
         if group.pod_class.devices is None:
             return reason
-        among = allowed_by_gangs(group.pods[0].gangs, problem.snapshot)
+        among = np.ones(len(problem.snapshot.table.nodes), dtype=np.bool_)
+        for gang in (problem.snapshot.gangs[name] for name in group.pods[0].gangs if name in problem.snapshot.gangs):
+            if gang.topology_key and gang.domain:
+                among &= nodes_of_domain(gang, problem.snapshot.table)
         run_filter = problem.cache.run_filter
         freed = claims_to_free(group.pod_class, group.signature, self._after_with_held, among, run_filter)
         if freed is None:

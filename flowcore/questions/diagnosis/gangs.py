@@ -16,9 +16,8 @@ from flowcore.questions.diagnosis.lists import listed, listed_pods
 from flowcore.questions.diagnosis.nothing_fits import excluding_filters, keeps_out
 from flowcore.questions.diagnosis.policy_terms import gang_of_constraint
 from flowcore.questions.scenario import plan_scenario
-from flowcore.rules.reasons.kept_domains import domain_without_room
+from flowcore.rules.reasons.kept_domains import domain_without_room, nodes_of_domain
 from flowcore.rules.reasons.shortage import lacks_in_words, shortage
-from flowcore.rules.topology.domains import nodes_of_domain
 
 
 def gang_incomplete(pod: UnplacedCase) -> Finding:

@@ -8,7 +8,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.gangs import Gang
-from flowcore.rules.topology.domains import Domains, nodes_of_domain
+from flowcore.rules.topology.domains import Domains
 
 
 def domain_without_room(gangs: Sequence[Gang], room: Bools, table: NodeTable) -> Gang | None:
@@ -50,3 +50,11 @@ def fits_as_a_whole(gang: Gang, gangs: Sequence[Gang], waiting: int, fits: Int64
     name = column.values[int(column.codes[domains.nodes(tightest)[0]])]
     whole = f"As a whole it would fit {gang.topology_key} {name}, which has room for {size} such pods"
     return f"{whole}: {gang.placed} of its pods would have to move."
+
+
+def nodes_of_domain(gang: Gang, table: NodeTable) -> Bools:
+    """bool[N]: the nodes of its domain."""
+    column = table.column(gang.topology_key)
+    code = column.values.index(gang.domain) if gang.domain in column.values else -2
+    nodes: Bools = column.codes == code
+    return nodes
