@@ -268,6 +268,10 @@ class PodIndex:
         """Namespace -> labels."""
         return self._namespaces
 
+    def has_pods_of(self, namespace: str) -> bool:
+        """Whether a pod of a namespace has a node; without those of before ``with_changes``."""
+        return namespace in self._by_namespace
+
     def counts(self) -> Iterator[tuple[PodSignature, str, int]]:
         """Kind, node name and number of pods; without those of before ``with_changes``."""
         return ((signature, node, count) for signature, on in self._counts.items() for node, count in on.items())

@@ -196,6 +196,22 @@ async def test_any_other_change_that_may_help_wakes_all(change: str) -> None:
     assert await scene.round() == set()
 
 
+@pytest.mark.parametrize("runs_there", [False, True])
+async def test_a_namespace_that_comes_wakes_others_only_where_pods_run_in_it(*, runs_there: bool) -> None:
+    """Labels are known after the pods where the watch of pods is ahead. Those that wait there are planned."""
+    scene = await waiting_scene()
+    for name, node in (("waits", ""), *((("runs", "a"),) if runs_there else ())):
+        scene.state.upsert_pod(Pod("new", name, f"u-{name}", sized(100), scheduler_name="thalweg", node_name=node))
+    assert len(await scene.round()) == 0
+    scene.state.set_namespace("new", ())
+    assert scene.state.rounds_requested
+    planned = await scene.round()
+    assert "new/waits" in planned
+    assert len(planned) == 1 + WAITING * runs_there
+    scene.state.set_namespace("empty", ())
+    assert await scene.round() == set()
+
+
 def claim(name: str, volume: str = "") -> Claim:
     return Claim("ns", name, volume_name=volume, bound=bool(volume))
 

@@ -184,8 +184,9 @@ def object_event(state: State, event: ObjectEvent) -> None:
             if change is not None:
                 _node_changed(state, change)
         case NamespaceSet(name, labels):
+            is_new = name not in cluster.namespaces
             if cluster.set_namespace(name, labels):
-                _namespace_changed(ledger, name, labels)
+                _namespace_changed(state, name, labels, is_new=is_new)
                 if state.nominations.started:
                     follow_nominations(state, name)
         case ParentsFollowed(kinds, gone):
@@ -235,12 +236,18 @@ def _taint_rule_changed(state: State, before: DeviceTaintRule | None, after: Dev
         state.ledger.device_claims.slice_changed(name, tainted, tainted, cluster.generation)
 
 
-def _namespace_changed(ledger: Ledger, name: str, labels: Labels | None) -> None:
-    """A namespace has these labels now; None: it is gone."""
+def _namespace_changed(state: State, name: str, labels: Labels | None, *, is_new: bool) -> None:
+    """A namespace has these labels now; None: it is gone.
+
+    Of one that comes only the pods matter. Those that wait there were in no plan before; those that run there may meet
+    a rule, or leave for others.
+    """
+    ledger = state.ledger
     ledger.drift.pods.set_namespace(name, labels)
     ledger.in_flight.set_namespace(name, labels)
     ledger.drift.namespaces_changed = True
-    ledger.round_wanted = True
+    ledger.helped.rules_met = True
+    ledger.round_wanted |= not is_new or state.cluster.occupancy.pod_index.has_pods_of(name)
 
 
 def _count_drift(ledger: Ledger, change: PodChange, reserved: PodSignature | None) -> None:
