@@ -1,4 +1,4 @@
-"""Whether more nodes help a pod: what cluster autoscalers are told."""
+"""Whether more nodes help a pod: what cluster autoscalers are told, and what new nodes are planned for."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -107,33 +107,49 @@ def fits(cluster: Snapshot, pod_class: PodClass, signature: PodSignature) -> boo
     return bool(run_filters(pod_class, cluster, signature).fits.any())
 
 
-def helped(cluster: Snapshot, pod_class: PodClass, signature: PodSignature) -> bool:
-    return more_nodes_help(pod_class, signature, cluster, run_filters(pod_class, cluster, signature))
+def helped(cluster: Snapshot, pod_class: PodClass, signature: PodSignature, *, in_new_domains: bool = True) -> bool:
+    verdicts = run_filters(pod_class, cluster, signature)
+    return more_nodes_help(pod_class, signature, cluster, verdicts, in_new_domains=in_new_domains)
+
+
+def in_a_new_zone(nodes: list[Node]) -> list[Node]:
+    return [
+        replace(each, name=f"{each.name}-far", labels=tuple(sorted({**dict(each.labels), "zone": "far"}.items())))
+        for each in nodes
+    ]
 
 
 @given(constrained_snapshots(), st.sampled_from((100, TOO_LARGE)))
 def test_a_node_like_one_that_is_there_helps_no_pod_with_another_reason(drawn: Snapshot, cpu: int) -> None:
-    """An autoscaler that added such nodes for these pods would add them for ever."""
+    """An autoscaler that added such nodes for these pods would add them for ever, and no plan need try them."""
     cluster = with_nodes(drawn, [])
     larger = with_nodes(cluster, clones(cluster, taints=False))
     for pod_class, signature in waiting(cluster, cpu):
-        if not helped(cluster, pod_class, signature):
+        if not helped(cluster, pod_class, signature, in_new_domains=False):
             assert not fits(larger, pod_class, signature), signature
+        else:
+            assert helped(cluster, pod_class, signature), signature
 
 
-@given(constrained_snapshots())
-def test_a_node_helps_a_pod_that_is_unschedulable(drawn: Snapshot) -> None:
-    """One like a node that is there, but with room and without taints, if the pod may be on nodes with such labels."""
+@pytest.mark.parametrize("in_new_domains", [False, True])
+@given(drawn=constrained_snapshots())
+def test_a_node_helps_a_pod_that_is_unschedulable(drawn: Snapshot, *, in_new_domains: bool) -> None:
+    """One like a node that is there, but with room and without taints, if the pod may be on nodes with such labels.
+
+    Or one in a new zone, unless the pod must run beside others: who comes with a node is not known here.
+    """
     cluster = with_nodes(drawn, [])
+    like = clones(cluster, taints=False)
     for pod_class, signature in waiting(cluster, TOO_LARGE):
         rules = signature.constraints or InterPodConstraints()
-        if rules.allowed_nodes or pod_class.node_selector:
+        if rules.allowed_nodes or pod_class.node_selector or (in_new_domains and rules.affinity):
             continue
         keys = {each.topology_key for each in (*rules.affinity, *rules.spread, *rules.limits)}
         if not keys <= {"", HOSTNAME, "zone"} or any("zone" not in dict(each.labels) for each in cluster.table.nodes):
             continue
-        if helped(cluster, pod_class, signature):
-            each_alone = (with_nodes(cluster, [each]) for each in clones(cluster, taints=False))
+        if helped(cluster, pod_class, signature, in_new_domains=in_new_domains):
+            tried = [*like, *in_a_new_zone(like)] if in_new_domains else like
+            each_alone = (with_nodes(cluster, [each]) for each in tried)
             assert any(fits(larger, pod_class, signature) for larger in each_alone), signature
 
 

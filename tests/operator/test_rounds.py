@@ -28,11 +28,18 @@ from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
 
 from flowcore.api import Interner
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    SpreadConstraint,
+    WeightedTerm,
+)
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import Claim, ClaimVolume, CsiDriver, StorageClass
 
 CLASS = PodClass(requests=(("cpu", 500),))
 
@@ -81,6 +88,8 @@ class RecordingBinder:
     def __init__(self) -> None:
         self.bound: dict[str, str] = {}
         self.told: dict[str, str] = {}
+        #: Reasons of conditions.
+        self.conditions: dict[str, str] = {}
 
     def bind(self, effect: Bind) -> None:
         assert effect.pod.key not in self.bound, "bound twice"
@@ -88,6 +97,7 @@ class RecordingBinder:
 
     def set_reason(self, effect: WriteCondition) -> None:
         self.told[effect.pod.key] = effect.reason
+        self.conditions[effect.pod.key] = effect.condition
 
 
 class Case:
@@ -178,6 +188,57 @@ async def test_what_fits_is_bound_and_the_rest_is_told(case: Case) -> None:
         case.pod(name)
     await until(lambda: len(case.ear.bound) == 2 and len(case.ear.told) == 1, 10, lambda: str(case.ear.bound))
     assert not set(case.ear.bound) & set(case.ear.told)
+
+
+WEB, OF_WEB = LabelSelector((Requirement("app", "In", ("web",)),)), (("app", "web"),)
+
+
+def ruled(**rules: Any) -> dict[str, Any]:
+    """A pod with these rules about other pods."""
+    return {"constraints": InterPodConstraints(**{name: (rule,) for name, rule in rules.items()}), "labels": OF_WEB}
+
+
+def mounting(claim: str) -> dict[str, Any]:
+    """A pod with a claim."""
+    return {"pod_class": PodClass(volumes=(ClaimVolume("ns", claim),))}
+
+
+@pytest.mark.parametrize(
+    ("web", "asks", "says"),
+    [
+        ("n", {**ruled(affinity=AffinityTerm(HOSTNAME, WEB, ("ns",))), "labels": ()}, "Unschedulable"),
+        ("", {**ruled(affinity=AffinityTerm("zone", WEB, ("ns",))), "labels": ()}, "Unschedulable"),
+        ("nm", ruled(anti_affinity=AffinityTerm("zone", WEB, ("ns",))), "Unschedulable"),
+        ("nm", ruled(spread=SpreadConstraint("zone", 1, WEB, 3)), "Unschedulable"),
+        ("", mounting("made"), "Unschedulable"),
+        ("", mounting("not-there"), "VolumeRestrictions"),
+    ],
+    ids=[
+        "beside a DaemonSet's pod",
+        "beside a pod that comes",
+        "apart in zones",
+        "spread over zones",
+        "no node has the driver",
+        "a claim is missing",
+    ],
+)
+async def test_where_autoscalers_judge_whether_a_node_helps(
+    case: Case, web: str, asks: dict[str, Any], says: str
+) -> None:
+    """A node may have a DaemonSet's pods or pods that wait too, be in a zone that has none, and have a driver.
+
+    It does not make a claim.
+    """
+    case.state.upsert_storage(CsiDriver("csi", is_needed=True))
+    case.state.upsert_storage(StorageClass("late", "csi", "WaitForFirstConsumer"))
+    case.state.upsert_storage(Claim("ns", "made", storage_class="late"))
+    for name in "nm":
+        case.node(name, 500, labels=((HOSTNAME, name), ("zone", name)))
+        labels = OF_WEB if name in web else ()
+        case.pod(f"on-{name}", node_name=name, usage=(("cpu", 500),), labels=labels, permanent=True)
+    case.pod(**{"pod_class": CLASS, **asks})
+    await told(case, "ns/p", "0/2 nodes")
+    assert case.ear.conditions["ns/p"] == says
 
 
 def test_room_that_comes_free_is_given_without_a_window() -> None:

@@ -37,7 +37,7 @@ LEAVING_MAY_HELP: Mapping[str, Mapping[str, bool]] = {
     # "Insufficient ..." too, unless the pod asks for more than the node has.
     node_resources_fit.NAME: {node_resources_fit.TOO_MANY_PODS: True},
     volume_restrictions.NAME: {volume_restrictions.REASON_DISK: True, volume_restrictions.REASON_IN_USE: True},
-    node_volume_limits.NAME: {node_volume_limits.REASON: True},
+    node_volume_limits.NAME: {node_volume_limits.REASON: True, node_volume_limits.REASON_MISSING: True},
     volume_binding.NAME: {
         volume_binding.REASON_AFFINITY: False,
         volume_binding.REASON_NO_VOLUME: False,

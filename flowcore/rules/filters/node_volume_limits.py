@@ -30,7 +30,8 @@ from flowcore.rules.filters.volume_restrictions import not_found
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
-_REASON_MISSING = "{} CSI driver is not installed on the node"
+#: The driver precedes in kube-scheduler's message.
+REASON_MISSING = "CSI driver is not installed on the node"
 _NO_LIMIT = 2**62
 #: What is remembered of a storage under this name.
 _LIMITED = "limited-drivers"
@@ -75,7 +76,7 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
         missing = np.zeros(len(nodes), dtype=np.bool_)
         for driver in _needed(wanted.drivers, storage):
             lacks = nodes & ~missing & ~_installed(driver, storage, table)
-            rejected.append(Rejection(_REASON_MISSING.format(driver), lacks))
+            rejected.append(Rejection(f"{driver} {REASON_MISSING}", lacks))
             missing |= lacks
         if migrated and wanted.drivers:
             exceeded = _exceeded(wanted.drivers, _loads(storage, table))

@@ -1,8 +1,12 @@
-"""Whether more nodes would help a pod that no node takes: cluster autoscalers add nodes for such pods only.
+"""Whether more nodes may help a pod that no node takes: cluster autoscalers try new nodes for such pods only.
 
-A node that an autoscaler adds is empty. It is in the domains of the nodes that are there, has its own hostname, and may
-have more of a resource, other labels and no taints. So it cures what fills a node or belongs to one node. It cures
-neither what is wrong with the pod, its claims or its policy, nor what pods elsewhere in its domains forbid.
+A node that an autoscaler adds has its own hostname, and may have more of a resource, other labels and no taints. It may
+be in a zone that has no node yet, and come with pods: those of DaemonSets, and others that wait. So it cures what fills
+a node or belongs to one node, and may cure what pods elsewhere forbid. It does not cure what is wrong with the pod, its
+claims or its policy.
+
+Autoscalers ask kube-scheduler's filters about the nodes that they could add. What these do not know, limits of
+policies, is asked here: for these a new node is in the domains of a node that is there.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -57,7 +61,9 @@ CURES: Mapping[str, Callable[[str], bool]] = {
     node_ports.NAME: _always,
     node_resources_fit.NAME: _always,
     volume_restrictions.NAME: _of(volume_restrictions.REASON_DISK),
-    node_volume_limits.NAME: _of(node_volume_limits.REASON),
+    node_volume_limits.NAME: lambda reason: reason.endswith(
+        (node_volume_limits.REASON, node_volume_limits.REASON_MISSING)
+    ),
     volume_binding.NAME: _of(
         volume_binding.REASON_AFFINITY, volume_binding.REASON_NO_VOLUME, volume_binding.REASON_NO_SPACE
     ),
@@ -73,27 +79,30 @@ CURES: Mapping[str, Callable[[str], bool]] = {
 
 
 def more_nodes_help(
-    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, verdicts: Verdicts, count: int = 1
+    pod_class: PodClass,
+    signature: PodSignature,
+    snapshot: Snapshot,
+    verdicts: Verdicts,
+    count: int = 1,
+    *,
+    in_new_domains: bool = True,
 ) -> bool:
     """Whether other nodes may take ``count`` pods of a class that the existing nodes do not take.
 
     Args:
         verdicts: of the class for the snapshot.
+        in_new_domains: they may be in domains that have no node yet, and come with pods; else they are empty, and share
+            all domains but the hostname with a node that is there.
     """
     constraints = signature.constraints or InterPodConstraints()
     if constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread:
         return False
-    table, pod_index = snapshot.table, snapshot.pod_index
-    beside, room = policy_constraints.room_for_new_nodes(signature, pod_index, table)
+    table = snapshot.table
+    beside, room = policy_constraints.room_for_new_nodes(signature, snapshot.pod_index, table)
     if room < count:
         return False
-    beside &= ~inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
-    by_domain = tuple(each for each in constraints.spread if each.topology_key != HOSTNAME)
-    if by_domain:
-        zonal = replace(signature, constraints=replace(constraints, spread=by_domain))
-        for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
-            if rejection.reason == pod_topology_spread.REASON:
-                beside &= ~rejection.nodes
+    if not in_new_domains:
+        beside &= ~_closed_by_pods(pod_class, signature, snapshot)
     if pod_class.devices is not None:
         beside &= ~dynamic_resources.closed_to_new_nodes(pod_class.devices, snapshot)
     for name, rejections in verdicts.by_filter:
@@ -101,3 +110,17 @@ def more_nodes_help(
             if not CURES[name](rejection.reason):
                 beside &= ~rejection.nodes
     return not len(table.nodes) or bool(beside.any())
+
+
+def _closed_by_pods(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes in whose domains rules between pods close an empty new node, too."""
+    table, pod_index = snapshot.table, snapshot.pod_index
+    closed = inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
+    constraints = signature.constraints or InterPodConstraints()
+    by_domain = tuple(each for each in constraints.spread if each.topology_key != HOSTNAME)
+    if by_domain:
+        zonal = replace(signature, constraints=replace(constraints, spread=by_domain))
+        for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
+            if rejection.reason == pod_topology_spread.REASON:
+                closed |= rejection.nodes
+    return closed

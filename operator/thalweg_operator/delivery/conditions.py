@@ -1,6 +1,6 @@
 """Tells waiting pods why: a PodScheduled=False condition (cluster autoscalers read it) and an Event.
 
-The condition's reason is Unschedulable where more nodes would help, else a code of why the pod waits.
+The condition's reason is Unschedulable where more nodes may help, else a code of why the pod waits.
 
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.

@@ -56,7 +56,7 @@ def describe(policy: Policy, gating_now: AbstractSet[str]) -> tuple[str, str, st
         text = (
             f"New pods get Thalweg's gate: {GATE_FROM} pods waited for the plan, and kube-scheduler would try each of "
             f"them again every ten seconds. No more are gated once fewer than {HOLD_BELOW} wait. Gated pods that a new "
-            "node would help are let out, so that cluster autoscalers see them."
+            "node may help are let out, so that cluster autoscalers see them."
         )
         return "False", "ManyWait", text
     text = f"New pods wait in kube-scheduler's queue, not behind a gate: fewer than {GATE_FROM} pods wait for the plan."

@@ -51,5 +51,5 @@ def blocked_code(pod: Pod) -> str:
 
 
 def condition_reason(code: str, *, more_nodes_help: bool) -> str:
-    """The reason of the condition PodScheduled: the code, unless more nodes help."""
+    """The reason of the condition PodScheduled: the code, unless more nodes may help."""
     return UNSCHEDULABLE if more_nodes_help else code

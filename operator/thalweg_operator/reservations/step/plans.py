@@ -351,7 +351,7 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
 
 
 def _let_autoscalers_see(state: State, unplaced: UnplacedPod) -> None:
-    """Cluster autoscalers do not look at gated pods: one that a new node would help is let out."""
+    """Cluster autoscalers do not look at gated pods: one that a new node may help is let out."""
     if unplaced.planned and unplaced.condition == UNSCHEDULABLE:
         open_gate(state, unplaced.pod)
 

@@ -19,8 +19,9 @@ from flowcore.planning.round import Unplaced
 from flowcore.questions.scenario.alternatives.new_nodes.unused_devices import DeviceCounts, device_counts
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.questions.scenario.plan import ScenarioPlan
-from flowcore.rules.reasons.codes import GANG_WITHOUT_ROOM
-from flowcore.rules.reasons.more_nodes import CURES
+from flowcore.rules.filters import run_filters
+from flowcore.rules.reasons.more_nodes import more_nodes_help
+from flowcore.rules.verdicts import VerdictCache
 
 _NO_DEVICES: DeviceCounts = {}
 
@@ -59,27 +60,32 @@ def waiting_kinds(unplaced: Iterable[Unplaced], plan: ScenarioPlan) -> list[Wait
 
 
 def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], plan: ScenarioPlan) -> list[Unplaced]:
-    """The pods that a plan leaves and another node may take.
+    """The pods that a plan leaves and another node may take that is in the domains of the nodes that are there.
 
-    Plans take a new node for an empty one. It is not, for a pod that must run beside a DaemonSet's, where nodes are
-    what the pod lacks.
+    It is empty, but for pods of DaemonSets: others may have to run beside these.
 
     Args:
         permanent: running pods of DaemonSets and static pods, which a new node has too.
     """
-    come, namespaces = {pod.signature for pod in permanent}, plan.result.after.pod_index.namespaces
+    after, come = plan.result.after, {pod.signature for pod in permanent}
+    cache, known = VerdictCache.of(after), dict[tuple[PodClass, PodSignature], bool]()
 
     def meets_partners(signature: PodSignature) -> bool:
         terms = () if signature.constraints is None else signature.constraints.affinity
         by_host = AffinityMatch(tuple(term for term in terms if term.topology_key == HOSTNAME))
-        return bool(by_host.terms) and any(by_host.includes(each, namespaces) for each in come)
+        return bool(by_host.terms) and any(by_host.includes(each, after.pod_index.namespaces) for each in come)
 
-    return [
-        each
-        for each in unplaced
-        if each.more_nodes_help
-        or (each.code in (*CURES, GANG_WITHOUT_ROOM) and not each.frees and meets_partners(each.pod.signature))
-    ]
+    def may_take(pod: PendingPod) -> bool:
+        signature = with_policy_constraints(pod.signature, plan.policies[pod.policy], after.pod_index.services)
+        kind = pod.pod_class, signature
+        if kind not in known:
+            verdicts = run_filters(pod.pod_class, after, signature, cache.run_filter)
+            known[kind] = meets_partners(signature) or more_nodes_help(
+                pod.pod_class, signature, after, verdicts, in_new_domains=False
+            )
+        return known[kind]
+
+    return [each for each in unplaced if each.more_nodes_help and may_take(each.pod)]
 
 
 def in_its_gangs(kind: WaitingKind, pod: PendingPod, plan: ScenarioPlan) -> WaitingKind:
