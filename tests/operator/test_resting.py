@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from thalweg_operator.planning.turns import UnhelpedPods
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.reservations.effects import WriteCondition
 from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.yielding import BURST
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
@@ -210,6 +212,26 @@ async def test_a_namespace_that_comes_wakes_others_only_where_pods_run_in_it(*, 
     assert len(planned) == 1 + WAITING * runs_there
     scene.state.set_namespace("empty", ())
     assert await scene.round() == set()
+
+
+async def test_a_namespace_that_comes_while_a_round_begins_has_its_pods_planned_by_the_next_one() -> None:
+    """The round knows no labels of it: its pods might be kept off by rules that are not about them, and rest."""
+    scene = await waiting_scene()
+    web, others = (LabelSelector((Requirement(*each),)) for each in (("app", "In", ("web",)), ("a", "NotIn", ("b",))))
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, web, (), others),))
+    for node in ("a", "b"):
+        scene.node(node, labels=((HOSTNAME, node),))
+        scene.pod(f"guards-{node}", 100, node_name=node, constraints=apart)
+    for number in range(BURST):  # the round looks at them first, and lets events in
+        scene.pod(f"late-{number:03}", 4000)
+    waits = Pod("new", "waits", "u-waits", sized(100), scheduler_name="thalweg", labels=(("app", "web"),))
+    scene.state.upsert_pod(waits)
+    began = asyncio.create_task(scene.round())
+    await asyncio.sleep(0)  # it has begun
+    scene.state.set_namespace("new", (("a", "b"),))
+    await began
+    assert "new/waits" in await scene.round()
+    assert set(scene.bound) == {"new/waits"}
 
 
 def claim(name: str, volume: str = "") -> Claim:

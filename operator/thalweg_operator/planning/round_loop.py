@@ -348,7 +348,7 @@ class RoundLoop:
             self._helped_by_time, self._due_before = self._helped_by_time + 1, now
         self._holding_rounds += holds
         cluster.set_claims_known(known=self._claims_known())
-        planning_input = self._builder.planning_input()
+        planning_input, known = self._builder.planning_input(), set(cluster.namespaces)
         # The worker learns with the next request what helps from now on.
         changes = ledger.helped.total + self._helped_by_time
         helped = changes + self._holding_rounds
@@ -361,13 +361,15 @@ class RoundLoop:
         governed: dict[str, int] = {}
         plannable: list[Pod] = []
         async for pod in yielding(ledger.plannable()):
+            if pod.namespace not in known:
+                continue  # its namespace is not known yet, or came after what the plan knows: it requests a round
             policy = cluster.policies.of(pod, cluster.namespaces)
             delivery = None if policy is None else delivery_of(policy)
             steered = delivery is not None and delivery.steered and not pod.unsupported_reason
             if pod.gated and not steered and pod.namespace in cluster.namespaces:
                 self._shell.apply(GateUnneeded(pod))
             if policy is None or delivery is None:
-                continue  # no policy governs it, or its namespace is not known yet; the namespace requests a round
+                continue  # no policy governs it, or its namespace has gone meanwhile
             place = places.get(policy.name)
             if place is None or ordered[place] is not policy:
                 continue  # the policies changed meanwhile; the change has requested the next round
