@@ -12,11 +12,11 @@ from support.model import amounts, node, pod, snapshot
 
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, MaxPerDomain
+from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.rules.filters import run_filters
 from flowcore.rules.reasons.codes import (
     CHEAPER_TO_WAIT,
@@ -160,6 +160,32 @@ def limit(count: int, key: str) -> PodSignature:
     """A pod of which a policy allows so many in a domain."""
     everybody = MaxPerDomain("constraint c of policy p", key, (LabelSelector(),), None, count)
     return PodSignature(labels=(("app", "x"),), constraints=InterPodConstraints(limits=(everybody,)))
+
+
+@pytest.mark.parametrize(("key", "most", "expected"), [("zone", 1, True), ("", 1, True), ("", 0, False)])
+def test_a_limit_of_a_policy_lets_the_first_node_come(key: str, most: int, *, expected: bool) -> None:
+    """Where there is no node no domain is full; a limit for the cluster holds all the same."""
+    kind = limit(most, key)
+    cluster = snapshot([], [pod("p", kind=kind)])
+    (pending,) = cluster.pending
+    assert helped(cluster, pending.pod_class, kind) is expected
+
+
+@pytest.mark.parametrize("by_policy", [False, True])
+@pytest.mark.parametrize(("zones", "expected"), [("yz", False), ("y", True)], ids=["all closed", "one closed"])
+def test_autoscalers_do_not_know_the_spread_of_a_policy(zones: str, *, by_policy: bool, expected: bool) -> None:
+    """They would add nodes where the policy lets nobody in. A pod's own constraints they judge themselves."""
+    own = LabelSelector((Requirement("app", "In", ("x",)),))
+    spread = SpreadConstraint("zone", 1, own, min_domains=3, is_default=by_policy)
+    kind = PodSignature(labels=(("app", "x"),), constraints=InterPodConstraints(spread=(spread,)))
+    nodes = [replace(each, labels=(("zone", zone),)) for each, zone in zip(FULL, "yz", strict=True)]
+    drawn = snapshot(nodes, [pod("p", 2000, kind=kind)])
+    index = PodIndex.of([(each.name, kind) for each, zone in zip(nodes, "yz", strict=True) if zone in zones])
+    cluster = build_snapshot(
+        generation=1, now=0.0, table=drawn.table, running=[], pending=drawn.pending, pod_index=index
+    )
+    (pending,) = cluster.pending
+    assert helped(cluster, pending.pod_class, kind) is (expected or not by_policy)
 
 
 @pytest.mark.parametrize(

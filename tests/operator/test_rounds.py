@@ -36,7 +36,7 @@ from flowcore.model.inter_pod_constraints import (
     WeightedTerm,
 )
 from flowcore.model.nodes import Node, Report, Taint
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import CONTROLLER, PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.volumes import Claim, ClaimVolume, CsiDriver, StorageClass
@@ -239,6 +239,19 @@ async def test_where_autoscalers_judge_whether_a_node_helps(
     case.pod(**{"pod_class": CLASS, **asks})
     await told(case, "ns/p", "0/2 nodes")
     assert case.ear.conditions["ns/p"] == says
+
+
+async def test_no_autoscaler_is_asked_for_nodes_where_a_policy_lets_no_pod_in(case: Case) -> None:
+    """It does not know `cost.defaultSpread`: it would take the pod for one that fits there, and add nodes in vain."""
+    three_zones = {"topologyKey": "zone", "maxSkew": 1, "minDomains": 3, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"selects": {"podSelector": {}}, "cost": {"defaultSpread": [three_zones]}}
+    case.policies.offer("own", "u", 1, spec)
+    for name in "nm":
+        case.node(name, 500, labels=((HOSTNAME, name), ("zone", name)))
+        case.pod(f"on-{name}", node_name=name, usage=(("cpu", 500),), labels=((CONTROLLER, "set"),))
+    case.pod(labels=((CONTROLLER, "set"),))
+    await told(case, "ns/p", "0/2 nodes")
+    assert case.ear.conditions["ns/p"] != "Unschedulable"
 
 
 def test_room_that_comes_free_is_given_without_a_window() -> None:

@@ -81,7 +81,8 @@ def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -
 def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> tuple[Bools, float]:
     """Where a node that comes would be of use, as far as the limits go: they hold for it too.
 
-    A new node is in the domains of a node that is there, but for its hostname.
+    A new node is in the domains of a node that is there, but for its hostname. Without nodes it is the first of any
+    domain.
 
     Returns:
         bool[N]: nodes beside which a new one would be within every limit; and how many such pods at most the limits
@@ -89,7 +90,7 @@ def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: Node
     """
     beside, room = np.ones(len(table.nodes), dtype=np.bool_), float("inf")
     for limit in signature.constraints.limits if signature.constraints is not None else ():
-        if limit.topology_key == HOSTNAME:
+        if limit.topology_key == HOSTNAME or (limit.topology_key and not len(table.nodes)):
             continue
         domains = Domains.unordered(limit.topology_key, table) if limit.topology_key else Domains.whole(table)
         counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)

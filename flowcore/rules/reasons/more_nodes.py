@@ -6,13 +6,15 @@ a node or belongs to one node, and may cure what pods elsewhere forbid. It does 
 claims or its policy.
 
 Autoscalers ask kube-scheduler's filters about the nodes that they could add. What these do not know, limits of
-policies, is asked here: for these a new node is in the domains of a node that is there.
+policies and the spread that a policy gives its pods, is asked here: for these a new node is in the domains of a node
+that is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 from msgspec.structs import replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
@@ -97,12 +99,15 @@ def more_nodes_help(
     constraints = signature.constraints or InterPodConstraints()
     if constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread:
         return False
-    table = snapshot.table
-    beside, room = policy_constraints.room_for_new_nodes(signature, snapshot.pod_index, table)
+    table, pod_index = snapshot.table, snapshot.pod_index
+    beside, room = policy_constraints.room_for_new_nodes(signature, pod_index, table)
     if room < count:
         return False
     if not in_new_domains:
-        beside &= ~_closed_by_pods(pod_class, signature, snapshot)
+        beside &= ~inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
+    # Either all of a pod's constraints are its policy's, or none.
+    if not in_new_domains or any(each.is_default for each in constraints.spread):
+        beside &= ~_closed_by_spread(pod_class, signature, constraints, snapshot)
     if pod_class.devices is not None:
         beside &= ~dynamic_resources.closed_to_new_nodes(pod_class.devices, snapshot)
     for name, rejections in verdicts.by_filter:
@@ -112,15 +117,15 @@ def more_nodes_help(
     return not len(table.nodes) or bool(beside.any())
 
 
-def _closed_by_pods(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> Bools:
-    """bool[N]: nodes in whose domains rules between pods close an empty new node, too."""
-    table, pod_index = snapshot.table, snapshot.pod_index
-    closed = inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
-    constraints = signature.constraints or InterPodConstraints()
+def _closed_by_spread(
+    pod_class: PodClass, signature: PodSignature, constraints: InterPodConstraints, snapshot: Snapshot
+) -> Bools:
+    """bool[N]: nodes in whose domains spread constraints close an empty new node, too."""
+    closed = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     by_domain = tuple(each for each in constraints.spread if each.topology_key != HOSTNAME)
     if by_domain:
         zonal = replace(signature, constraints=replace(constraints, spread=by_domain))
-        for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
+        for rejection in pod_topology_spread.rejections(pod_class, zonal, snapshot.pod_index, snapshot.table):
             if rejection.reason == pod_topology_spread.REASON:
                 closed |= rejection.nodes
     return closed
