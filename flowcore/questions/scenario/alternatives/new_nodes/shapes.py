@@ -48,15 +48,22 @@ class WaitingKind:
 
 def waiting_kinds(unplaced: Iterable[Unplaced], plan: ScenarioPlan) -> list[WaitingKind]:
     """The pods that a plan leaves, those that are alike together."""
-    index, counts = plan.result.after.pod_index, Counter[WaitingKind]()
+    counts = Counter[WaitingKind]()
     for left in unplaced:
-        pod = left.pod
-        of_policy = with_policy_constraints(pod.signature, plan.policies[pod.policy], index.services)
-        # Labels that no rule reads make no kind: each pod of a StatefulSet has its own.
-        is_ruled = of_policy.constraints is not None or bool(index.anti_affinity_terms_for(of_policy))
-        kind = WaitingKind(pod.pod_class, of_policy if is_ruled else EMPTY_SIGNATURE, price=left.price)
-        counts[in_its_gangs(kind, pod, plan)] += 1
+        kind = WaitingKind(left.pod.pod_class, _what_rules_read(left.pod, plan), price=left.price)
+        counts[in_its_gangs(kind, left.pod, plan)] += 1
     return [replace(kind, count=count) for kind, count in counts.items()]
+
+
+def _what_rules_read(pod: PendingPod, plan: ScenarioPlan) -> PodSignature:
+    """The signature of a pod with the limits of its policy; the empty one if no rule has or reads it.
+
+    Labels that no rule reads make no kind: each pod of a StatefulSet has its own.
+    """
+    index = plan.result.after.pod_index
+    of_policy = with_policy_constraints(pod.signature, plan.policies[pod.policy], index.services)
+    is_ruled = of_policy.constraints is not None or bool(index.anti_affinity_terms_for(of_policy))
+    return of_policy if is_ruled else EMPTY_SIGNATURE
 
 
 def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], plan: ScenarioPlan) -> list[Unplaced]:
@@ -76,7 +83,7 @@ def new_nodes_may_take(unplaced: Iterable[Unplaced], permanent: Iterable[Pod], p
         return bool(by_host.terms) and any(by_host.includes(each, after.pod_index.namespaces) for each in come)
 
     def may_take(pod: PendingPod) -> bool:
-        signature = with_policy_constraints(pod.signature, plan.policies[pod.policy], after.pod_index.services)
+        signature = _what_rules_read(pod, plan)
         kind = pod.pod_class, signature
         if kind not in known:
             verdicts = run_filters(pod.pod_class, after, signature, cache.run_filter)
