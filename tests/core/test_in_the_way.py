@@ -167,6 +167,23 @@ def test_a_node_with_as_many_volumes_as_it_takes() -> None:
     assert answer.evidence[0] == "a takes 1 volume of csi.example.com and has no room for another one."
 
 
+def test_a_move_frees_the_place_of_a_volume() -> None:
+    """The pod whose volume it is moves to a node that reaches it, too, and on which the waiting pod does not fit."""
+    limits = {"kind": "CSINode", "metadata": {"name": "a"},
+              "spec": {"drivers": [{"name": "csi.example.com", "allocatable": {"count": 1}}]}}  # fmt: skip
+    volumes = [volume("v", **REF), volume("w", claimRef=REF["claimRef"] | {"name": "other", "uid": "other"})]
+    claims = [claim(volume="v"), claim("other", volume="w")]
+    held = [{"name": "data", "persistentVolumeClaim": {"claimName": "other"}}]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    running = pod("r", "1", nodeName="a", status=RUNS, volumes=held)
+    running["metadata"]["ownerReferences"] = [owner]
+    waiting = pod("p", "2", volumes=DATA)
+    answer = why(
+        "default/p", zoned("a", "a"), zoned("b", "a", "1"), limits, *volumes, *claims, storage_class(), running, waiting
+    )
+    assert answer.next == "Move default/r to node b: default/r runs on another node, nobody loses a place."
+
+
 def with_port(name: str, port: int, protocol: str = "TCP", **more: Any) -> Manifest:
     made = pod(name, "1", **more)
     made["spec"]["containers"][0]["ports"] = [{"containerPort": 1, "hostPort": port, "protocol": protocol}]
