@@ -127,7 +127,12 @@ ARGUMENTS: Final[Mapping[str, Row]] = {
         "spec.cost.model",
     ),
     "PodTopologySpread.defaultConstraints": Row(SAME, "The same lists.", "spec.cost.defaultSpread"),
-    "PodTopologySpread.defaultingType": Row(SAME, "System, with the same selectors.", "spec.cost.defaultSpread"),
+    "PodTopologySpread.defaultingType": Row(
+        BETTER,
+        "System. A pod of a controller is spread among all pods of it, also where Services leave kube-scheduler "
+        "fewer to count, as a Service for each pod of a StatefulSet does.",
+        "spec.cost.defaultSpread",
+    ),
     "VolumeBinding.bindTimeoutSeconds": Row(SAME, "The same time. It cannot be set."),
     "VolumeBinding.shape": Row(SAME, "The shape of 1.37. It cannot be set."),
 }
