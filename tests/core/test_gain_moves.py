@@ -19,6 +19,7 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.cost_policy import CostPolicy, DataLocality
 from flowcore.model.data import DataPlace, DataSource, Level
+from flowcore.model.default_spread import NO_SPREAD, SYSTEM_SPREAD, DefaultSpread
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
@@ -131,6 +132,16 @@ def test_a_pod_moves_to_an_emptier_node() -> None:
     price = 10 * policy.unscheduled.per_waiting_second * 2.5  # a quarter of a node
     assert move.gain >= price + policy.rescheduling.min_gain
     assert move.reason == f"it costs {move.gain:,} less on n1 than on n0, and its move costs {int(price):,}"
+
+
+@pytest.mark.parametrize(("spread", "to"), [(SYSTEM_SPREAD, ["n1"]), (NO_SPREAD, [])])
+def test_a_replica_moves_away_from_another_one(spread: DefaultSpread, to: list[str]) -> None:
+    """To a node that is fuller: pods without constraints are spread by default when they move, too."""
+    policy = msgspec.structs.replace(gaining(), cost=CostPolicy(default_spread=spread))
+    replicas = [running(f"web-{number}", "n0", 1, spread_owner="web") for number in range(2)]
+    nodes = [node("n0", cpu=100), node("n1", cpu=100)]
+    drawn = snapshot(nodes, [*replicas, running("other", "n1", 10, owner="other")], [], policy=policy)
+    assert [each.to for each in plan(drawn, policy).evictions] == to
 
 
 def test_nothing_moves_unless_a_policy_names_gain() -> None:
