@@ -240,3 +240,13 @@ def test_spread_keeps_no_pod_out() -> None:
     """Room for all is in one zone: they all go there."""
     full = [replica(f"full-{each}", "31", owner="", labels={}, nodeName=each) for each in ("b0", "b1", "c0", "c1")]
     assert per_zone(plan_of(*nodes(), *full, *(replica(f"web-{number}", "8") for number in range(8)))) == [8, 0, 0]
+
+
+@pytest.mark.parametrize(("spread", "to"), [("System", "b0"), ("None", "a0")])
+def test_what_if_spreads_pods_of_a_drained_node(spread: str, to: str) -> None:
+    """As a round would: to the other zone though it is fuller, unless the policy says None."""
+    items = [zoned("a0", "a"), zoned("a1", "a"), zoned("b0", "b"), policy(spread)]
+    items += [*(replica(f"web-{number}", nodeName=f"a{number}") for number in range(2)), *load("b", 1, "6")]
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    done = thalweg("what-if", "-f", "-", "--drain", "a1", "-o", "json", stdin=dump)
+    assert json.loads(done.stdout)["moved"] == {"default/web-1": {"from": "a1", "to": to}}
