@@ -112,11 +112,9 @@ def helped(cluster: Snapshot, pod_class: PodClass, signature: PodSignature, *, i
     return more_nodes_help(pod_class, signature, cluster, verdicts, in_new_domains=in_new_domains)
 
 
-def in_a_new_zone(nodes: list[Node]) -> list[Node]:
-    return [
-        replace(each, name=f"{each.name}-far", labels=tuple(sorted({**dict(each.labels), "zone": "far"}.items())))
-        for each in nodes
-    ]
+def in_domains_of_their_own(nodes: list[Node]) -> list[Node]:
+    domains = {"zone", "rack", "host"}
+    return [replace(each, labels=tuple((k, "far" if k in domains else v) for k, v in each.labels)) for each in nodes]
 
 
 @given(constrained_snapshots(), st.sampled_from((100, TOO_LARGE)))
@@ -136,7 +134,7 @@ def test_a_node_like_one_that_is_there_helps_no_pod_with_another_reason(drawn: S
 def test_a_node_helps_a_pod_that_is_unschedulable(drawn: Snapshot, *, in_new_domains: bool) -> None:
     """One like a node that is there, but with room and without taints, if the pod may be on nodes with such labels.
 
-    Or one in a new zone, unless the pod must run beside others: who comes with a node is not known here.
+    Or one in domains of its own, unless the pod must run beside others: who comes with a node is not known here.
     """
     cluster = with_nodes(drawn, [])
     like = clones(cluster, taints=False)
@@ -148,7 +146,7 @@ def test_a_node_helps_a_pod_that_is_unschedulable(drawn: Snapshot, *, in_new_dom
         if not keys <= {"", HOSTNAME, "zone"} or any("zone" not in dict(each.labels) for each in cluster.table.nodes):
             continue
         if helped(cluster, pod_class, signature, in_new_domains=in_new_domains):
-            tried = [*like, *in_a_new_zone(like)] if in_new_domains else like
+            tried = [*like, *in_domains_of_their_own(like)] if in_new_domains else like
             each_alone = (with_nodes(cluster, [each]) for each in tried)
             assert any(fits(larger, pod_class, signature) for larger in each_alone), signature
 
