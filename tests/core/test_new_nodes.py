@@ -313,7 +313,7 @@ def short_clusters(draw: st.DrawFn) -> Scenario:
     return scenario_of(objects)
 
 
-@settings(max_examples=examples(30, quick=1))
+@settings(max_examples=examples(30, quick=2))
 @given(short_clusters())
 def test_what_headroom_says_is_what_what_if_gives(scenario: Scenario) -> None:
     """The same pods; any smaller number places fewer, and a larger one no more."""
@@ -328,7 +328,7 @@ def test_what_headroom_says_is_what_what_if_gives(scenario: Scenario) -> None:
             assert more_placed(what_if(scenario, found.count + more, found.like)) <= more_placed(given)
 
 
-@settings(max_examples=examples(30, quick=1))
+@settings(max_examples=examples(30, quick=8))
 @given(scenario=short_clusters(), data=st.data())
 def test_what_why_says_is_what_what_if_gives(scenario: Scenario, data: st.DataObject) -> None:
     """With the nodes of a fix the pod is placed; with any smaller number it is not, or others lose a place."""
