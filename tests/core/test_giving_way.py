@@ -25,6 +25,7 @@ TO_WIN = {False: (138, 400), True: (530,)}
         ("in-vain-zone", ["new-1", "new-2"], [], ["guard-1", "guard-2"]),
         ("in-vain-move", ["new-1", "new-2", "new-3"], [], ["c-1", "c-2", "large", "moves"]),
         ("one-victim-too-many", ["new-1", "new-2"], [], ["guard-1"]),
+        ("gang-unequal", ["member-1", "member-3"], ["member-2"], []),
     ],
 )
 def test_who_comes_and_who_leaves(name: str, placed: list[str], waiting: list[str], leaving: list[str]) -> None:

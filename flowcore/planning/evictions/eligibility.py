@@ -15,21 +15,23 @@ from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
 from flowcore.planning.problem.placements.decisions import share_key
 from flowcore.planning.problem.placements.plans import Plan
 
-#: The least important pods of a node that are each tried as the first that a budget lets go.
+#: The least important evictions of a node that are each tried as the first that a budget lets go.
 _MOST_FIRST = 12
 
 
 @dataclass(frozen=True, slots=True)
 class PossibleEviction:
-    """Residents that leave together, as one node sees them.
+    """Residents that leave together, as one node sees them: one alone, or a whole gang.
 
     Attributes:
         members: all of them, wherever they are.
         here: those on the node.
+        is_gang: whether it is a whole gang.
     """
 
     members: tuple[int, ...]
     here: tuple[int, ...]
+    is_gang: bool = False
 
 
 def may_preempt(pod: PendingPod, policy: Policy, now: float) -> bool:
@@ -77,75 +79,76 @@ class Eligibility:
         )
 
     def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
-        """Sets of evictions on a node, each the most important first; all of one set may leave together.
+        """Sets of evictions on a node, each the most important first; any of one set may leave together.
 
         There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
         ones (whom kube-scheduler counts first), the least important ones, the largest ones, each one with the least
-        important others, the gang as a whole.
+        important others.
         """
-        here = [resident for resident in self._residents.on(node) if self.may_leave(resident, priority)]
-        if not here:
-            return []
-        choices = [self._choice(here, priority, whole_gangs=False)]
-        reverse = self._choice(here[::-1], priority, whole_gangs=False)[::-1]
+        possible = self._possible(node, priority)
+        choices = [self._within_limits(possible, range(len(possible)))]
+        backwards = range(len(possible))[::-1]
+        reverse = self._within_limits(possible, backwards)
         if reverse != choices[0]:
-            place = {resident: number for number, resident in enumerate(here)}
-            largest = self._choice(self._largest_first(here), priority, whole_gangs=False)
-            choices += [reverse, sorted(largest, key=lambda eviction: place[eviction.members[0]])]
+            choices += [reverse, self._within_limits(possible, self._largest_first(possible))]
             # Rules may need one of them gone: each may be the first that a budget lets go.
-            for first in here[-_MOST_FIRST:]:
-                rest = [resident for resident in here[::-1] if resident != first]
-                choice = sorted(
-                    self._choice([first, *rest], priority, whole_gangs=False),
-                    key=lambda eviction: place[eviction.members[0]],
-                )
+            for first in range(len(possible))[-_MOST_FIRST:]:
+                choice = self._within_limits(possible, [first, *backwards])
                 if choice not in choices:
                     choices.append(choice)
-        if any(self._residents.pods[resident].gang for resident in here):
-            choices.append(self._choice(here, priority, whole_gangs=True))
         return [choice for choice in choices if choice]
 
-    def _largest_first(self, here: Sequence[int]) -> list[int]:
-        usage = self._residents.usage[list(here)]
-        shares = (usage / np.maximum(usage.max(axis=0), 1)).sum(axis=1)
-        return [here[place] for place in np.argsort(-shares, kind="stable").tolist()]
+    def _possible(self, node: int, priority: int) -> list[PossibleEviction]:
+        """All evictions on a node, but for budgets, the most important first.
 
-    def _choice(self, order: Sequence[int], priority: int, *, whole_gangs: bool) -> list[PossibleEviction]:
-        """Evictions in an order, as long as budgets and gangs let them go."""
-        state, pods = self._state, self._residents.pods
-        budgets: dict[str, int] = {}
-        singles: dict[str, int] = {}
-        evictions: list[PossibleEviction] = []
-        gangs: set[str] = set()
-        for resident in order:
+        A pod leaves alone if its gang can spare one, and a gang as a whole if it can spare fewer than it has here.
+        Source: kube-scheduler framework/preemption MoreImportantVictim.
+        """
+        residents, pods = self._residents, self._residents.pods
+        here = [resident for resident in residents.on(node) if self.may_leave(resident, priority)]
+        possible, gangs = list[PossibleEviction](), dict[str, list[int]]()
+        for resident in here:
             gang = pods[resident].gang
-            members: tuple[int, ...] = (resident,)
-            if gang and whole_gangs:
-                if gang in gangs:
-                    continue
-                gangs.add(gang)
-                members = tuple(member for member in self._residents.by_gang[gang] if member not in state.leaving)
-                if not all(self.may_leave(member, priority) for member in members):
-                    continue
-            elif gang:
-                left = self.surplus(gang) - singles.get(gang, 0)
-                if left <= 0:
-                    continue
-            needed: dict[str, int] = {}
-            for member in members:
-                for budget in pods[member].budgets:
-                    needed[budget] = needed.get(budget, 0) + 1
-            if any(budgets.get(name, 0) + count > max(0, state.budgets[name]) for name, count in needed.items()):
-                continue
-            for name, count in needed.items():
-                budgets[name] = budgets.get(name, 0) + count
-            if gang and not whole_gangs:
-                singles[gang] = singles.get(gang, 0) + 1
-            node = int(self._residents.nodes[resident])
-            evictions.append(
-                PossibleEviction(members, tuple(m for m in members if int(self._residents.nodes[m]) == node))
+            if gang:
+                gangs.setdefault(gang, []).append(resident)
+            if not gang or self.surplus(gang) > 0:
+                possible.append(PossibleEviction((resident,), (resident,)))
+        for gang, those in gangs.items():
+            members = tuple(member for member in residents.by_gang[gang] if member not in self._state.leaving)
+            if self.surplus(gang) < len(those) and all(self.may_leave(member, priority) for member in members):
+                possible.append(PossibleEviction(members, tuple(those), is_gang=True))
+        if gangs:
+            priorities = residents.priorities
+            possible.sort(
+                key=lambda each: (-int(priorities[list(each.members)].max()), not each.is_gang, -len(each.members))
             )
-        return evictions
+        return possible
+
+    def _largest_first(self, possible: Sequence[PossibleEviction]) -> list[int]:
+        usage = np.array([self._residents.usage[list(each.here)].sum(axis=0) for each in possible])
+        shares = (usage / np.maximum(usage.max(axis=0), 1)).sum(axis=1)
+        numbers: list[int] = np.argsort(-shares, kind="stable").tolist()
+        return numbers
+
+    def _within_limits(self, possible: Sequence[PossibleEviction], order: Iterable[int]) -> list[PossibleEviction]:
+        """The evictions that budgets and gangs allow together, tried in an order; the most important first."""
+        pods, budgets = self._residents.pods, self._state.budgets
+        chosen, gone = set[int](), set[int]()
+        lost, alone = Counter[str](), Counter[str]()
+        for number in order:
+            members = possible[number].members
+            gang = "" if possible[number].is_gang else pods[members[0]].gang
+            if number in chosen or (gang and alone[gang] >= self.surplus(gang)):
+                continue
+            more = [member for member in members if member not in gone]
+            needed = [budget for member in more for budget in pods[member].budgets]
+            if needed and any(lost[name] + count > budgets[name] for name, count in Counter(needed).items()):
+                continue
+            chosen.add(number)
+            gone.update(more)
+            lost.update(needed)
+            alone[gang] += 1
+        return [each for number, each in enumerate(possible) if number in chosen]
 
     def limits_of(self, resident: int) -> dict[str, int]:
         """How many more may leave that count for what a resident counts for: its budgets, what its gang can spare."""

@@ -12,7 +12,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
-from flowcore.planning.evictions.search.victims import Victims, choose_victims
+from flowcore.planning.evictions.search.victims import Victims, choose_victims, here_of
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -186,8 +186,5 @@ class NodeSearch:
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
         """How many pods fit on a node if all pods of a choice leave, ``count`` at most."""
-        free = self._state.free[node].copy()
-        for eviction in evictions:
-            for member in eviction.here:
-                free += self._state.residents.usage[member]
+        free = self._state.free[node] + self._state.residents.usage[here_of(evictions)].sum(axis=0)
         return min(count, int(count_fitting(self._demand.requests, free[np.newaxis])[0]))

@@ -64,7 +64,7 @@ def choose_victims(
         victims = _victims(residents, node, leaving, count, lost_work)
         if lost_work is not None:
             victims = _losing_least(residents, fit_check, evictions, victims, lost_work)
-        elif len(leaving) > 1 and isinstance(fit_check, ResourceFit):
+        elif len(victims.members) > 1 and isinstance(fit_check, ResourceFit):
             victims = min(
                 victims, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda option: option.key
             )
@@ -89,11 +89,11 @@ def _take_back(
 ) -> list[PossibleEviction] | None:
     """Who must leave, after the most important that may stay are taken back; None: the pods do not fit."""
     leaving = list(evictions)
-    if not fit_check.fits(node, _here(leaving), count):
+    if not fit_check.fits(node, here_of(leaving), count):
         return None
     for eviction in evictions:
         rest = [kept for kept in leaving if kept is not eviction]
-        if fit_check.fits(node, _here(rest), count):
+        if fit_check.fits(node, here_of(rest), count):
             leaving = rest
     return leaving
 
@@ -116,7 +116,7 @@ def _losing_least(
     price_first = sorted(allowed, key=lambda eviction: prices[id(eviction)])
     sets = [_take_back(fit_check, node, order[::-1], count) for order in (rate_first, price_first)]
     for eviction in price_first:
-        if fit_check.fits(node, _here([eviction]), count):
+        if fit_check.fits(node, here_of([eviction]), count):
             sets.append([eviction])
             break
     if isinstance(fit_check, ResourceFit):
@@ -131,7 +131,7 @@ def _shares_of_missing(
     """How much of what is missing each eviction frees, by its ``id``; positive, 1 at most."""
     if not isinstance(fit_check, ResourceFit):
         totals = np.maximum(residents.usage[list(residents.on(node))].sum(axis=0, dtype=np.float64), 1.0)
-        usages = ((each, residents.usage[_here([each])].sum(axis=0, dtype=np.float64)) for each in evictions)
+        usages = ((each, residents.usage[here_of([each])].sum(axis=0, dtype=np.float64)) for each in evictions)
         return {id(each): max(1e-9, float((usage / totals).mean())) for each, usage in usages}
     missing = [(place, amount) for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
     shares = {}
@@ -157,11 +157,13 @@ def _exact_set(
         for place, (eviction, usage) in enumerate(zip(order, usages, strict=True))
     ]
     places = NodePatterns(np.zeros(len(missing), dtype=np.int64), kinds, {}).members(np.array(missing, dtype=np.int64))
-    return [order[place] for place in places] if places else None
+    chosen = [order[place] for place in places or ()]
+    return chosen if fit_check.fits(node, here_of(chosen), count) else None
 
 
-def _here(evictions: Sequence[PossibleEviction]) -> list[int]:
-    return [member for eviction in evictions for member in eviction.here]
+def here_of(evictions: Sequence[PossibleEviction]) -> list[int]:
+    """Residents of the node, once each: a pod may leave alone or with its gang."""
+    return list(dict.fromkeys(member for eviction in evictions for member in eviction.here))
 
 
 def _fewer(
@@ -185,7 +187,7 @@ def _fewer(
     fewest = max(
         _at_least(amount, [freed[id(eviction)][place] for eviction in allowed]) for place, amount in enumerate(missing)
     )
-    if fewest >= len(known):
+    if fewest >= len(best.members):
         return best
     # The largest first: sets that suffice are found early. Of equal ones the least important goes first.
     least_important_first = allowed[::-1]
@@ -193,22 +195,27 @@ def _fewer(
     tries = 0
 
     def search(start: int, chosen: list[PossibleEviction], lacking: Sequence[int], most: int) -> None:
+        """Tries sets that begin with the chosen ones; ``most``: pods that may still leave."""
         nonlocal best, tries
+        leaving = {member for eviction in chosen for member in eviction.members}
         for turn in range(start, len(order)):
             tries += 1
             this, before = order[turn], order[turn - 1]
             # Those that come later free no more of the first resource.
-            if tries > _MAX_TRIES or freed[id(this)][0] * (most - len(chosen)) < lacking[0]:
+            if tries > _MAX_TRIES or freed[id(this)][0] * most < lacking[0]:
                 return
-            if turn > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before):
+            if len(this.members) > most or not leaving.isdisjoint(this.members):
+                continue
+            is_like_before = turn > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before)
+            if is_like_before and leaving.isdisjoint(before.members):
                 continue  # the same set but for a pod that is as good
             left = [amount - less for amount, less in zip(lacking, freed[id(this)], strict=True)]
             if all(amount <= 0 for amount in left):
                 best = min(best, _victims(residents, node, [*chosen, this], count), key=lambda option: option.key)
-            elif len(chosen) + 1 < most:
-                search(turn + 1, [*chosen, this], left, most)
+            elif len(this.members) < most:
+                search(turn + 1, [*chosen, this], left, most - len(this.members))
 
-    for most in range(fewest, len(known)):
+    for most in range(fewest, len(best.members)):
         search(0, [], missing, most)
         if len(best.members) <= most:
             break
