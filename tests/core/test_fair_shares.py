@@ -311,6 +311,54 @@ def test_a_limit_above_counts_all_below_it() -> None:
     assert placed(result).total() == 10
 
 
+@pytest.mark.parametrize(
+    ("guarantee", "counts"), [((), {"x1": 2, "x2": 2}), (amounts(300), {"x1": 1, "x2": 3})], ids=["shares", "guarantee"]
+)
+def test_what_a_limit_above_leaves_is_shared_as_room_is(guarantee: Amounts, counts: dict[str, int]) -> None:
+    """Nodes have room for all: the older pods of one child leave the other what is due to it below the limit."""
+    queues = [Queue("x", limit=amounts(400)), Queue("x1", parent="x"), Queue("x2", parent="x", guarantee=guarantee)]
+    pods = [*waiting("x1", 4), *waiting("x2", 4, created=50.0)]
+    assert placed(run_round(shared(queues, pods))) == counts
+    without = [msgspec.structs.replace(queue, limit=()) for queue in queues]
+    assert placed(run_round(shared(without, pods, cpu=400))) == counts
+
+
+@pytest.mark.parametrize("limit", [(), amounts(400)], ids=["room", "limit"])
+def test_pods_that_a_queue_with_children_has_itself_are_one_more_child(limit: Amounts) -> None:
+    """They share what the queue has with its child, each half of it."""
+    queues = [Queue("x", limit=limit), Queue("x1", parent="x")]
+    pods = [*waiting("x", 4), *waiting("x1", 4, created=50.0)]
+    assert placed(run_round(shared(queues, pods, cpu=4000 if limit else 400))) == {"x": 2, "x1": 2}
+
+
+def test_pods_without_room_take_no_share_of_a_limit() -> None:
+    """The oldest pods of one child fit no node: its other pods get what is due to it."""
+    queues = [Queue("x", limit=amounts(400)), Queue("x1", parent="x"), Queue("x2", parent="x")]
+    lost = pod("x", 100, node_selector=(("no", "such"),)).pod_class
+    nowhere = [msgspec.structs.replace(each, key=f"{each.key}-lost", pod_class=lost) for each in waiting("x2", 4)]
+    pods = [*waiting("x1", 4), *nowhere, *waiting("x2", 4, created=50.0)]
+    assert placed(run_round(shared(queues, pods))) == {"x1": 2, "x2": 2}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=2, max_size=6),
+    st.integers(3, 40),
+    st.integers(0, 2),
+)
+def test_drawn_children_end_within_one_pod_of_what_is_due_below_a_limit(
+    drawn: list[tuple[int, int]], limit: int, highest: int
+) -> None:
+    """Weights and guarantees in pods; all children have more pods than the limit lets in, and nodes have more room."""
+    queues = [Queue(f"q{number}", parent="x", weight=weight, guarantee=amounts(100 * guarantee) if guarantee else ())
+              for number, (weight, guarantee) in enumerate(drawn)]  # fmt: skip
+    pods = [pod for queue in queues for pod in waiting(queue.name, limit)]
+    cluster = shared([Queue("x", limit=amounts(100 * limit)), *queues], pods, cpu=200 * limit)
+    _check_within_one_pod(cluster, run_round(cluster))
+    urgent = [msgspec.structs.replace(each, pod_class=pod("u", 100, priority=9).pod_class) for each in pods[:highest]]
+    planned = run_round(replace(cluster, pending=(*urgent, *pods[highest:])))
+    assert {each.key for each in urgent} <= {each.pod.key for each in planned.placements}
+
+
 def test_a_limit_on_pods_counts_pods() -> None:
     """The resource pods limits their number."""
     assert placed(run_round(shared([Queue("a", limit=amounts(pods=3))], waiting("a", 20)))) == {"a": 3}

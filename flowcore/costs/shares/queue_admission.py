@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.shares.filling import Float64s
-from flowcore.costs.shares.shares import Shares
+from flowcore.costs.shares.shares import Shares, urgencies_of
 from flowcore.model.gangs import Gang
 from flowcore.rules.topology.connected_components import connected_components
 
@@ -15,8 +15,8 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     """Pods that wait because of a limit, by key, and a sentence that says so.
 
     Pods larger than every node come last. Others get what a limit leaves by priority; of one priority those first
-    that have room on a node, then the longest waiting. A gang gets it for all pods that it needs, or not at all.
-    Gangs that share pods count as one.
+    that have room on a node, then those that are due to their queue, then the longest waiting. A gang gets it for all
+    pods that it needs, or not at all. Gangs that share pods count as one.
 
     Args:
         fitting: whether some node has room for each pod now, by key; asked only where a limit is short.
@@ -30,15 +30,14 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     if not allowance.lacking(pods):
         return {}
     fits = fitting()
-    # Pods larger than every node come last: they would keep room from others and never use it.
-    pods.sort(
-        key=lambda pod: (
-            not shares.fits_a_node(pod),
-            -pod.pod_class.priority,
-            not fits.get(pod.key, False),
-            pod.came,
-        )
-    )
+
+    def rank(pod: PendingPod) -> tuple[bool, int, bool]:
+        # Pods larger than every node come last: they would keep room from others and never use it.
+        return not shares.fits_a_node(pod), -pod.pod_class.priority, not fits.get(pod.key, False)
+
+    pods.sort(key=lambda pod: (*rank(pod), pod.came))
+    urgencies = urgencies_of(shares, pods)
+    pods.sort(key=lambda pod: (*rank(pod), -urgencies[pod.key]))
     reasons: dict[str, str] = {}
     for unit in _units(pods, snapshot):
         if _cannot_be_placed(unit, snapshot.gangs):

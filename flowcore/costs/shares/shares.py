@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -216,7 +216,15 @@ def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[st
 
 
 def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
-    """How urgent each waiting pod of a queue is, 0..1.25, by key; empty where there are no queues.
+    """How urgent each waiting pod of a queue is, 0..1.25, by key; empty where there are no queues."""
+    if snapshot.queues is None or not snapshot.queues.queues:
+        return _NO_URGENCIES
+    shares = Shares(snapshot)
+    return {key: urgency for pods in shares.pending.values() for key, urgency in urgencies_of(shares, pods).items()}
+
+
+def urgencies_of(shares: Shares, pods: Iterable[PendingPod]) -> dict[str, float]:
+    """How urgent waiting pods of queues are if each queue places its own in this order, by key.
 
     A pod is as urgent as its queue is short of its share once the pods before it in the queue and half of the pod are
     placed. Let r be what the queue has then, in parts of its fair share: within the guarantee 1.25 - r/4, within the
@@ -224,20 +232,17 @@ def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
     With half of the pod the shares are rounded to whole pods (Webster 1832): with all of it, which is the method of
     Jefferson, a large queue would get more than a pod too many, and one that is due less than a pod none.
     """
-    if snapshot.queues is None or not snapshot.queues.queues:
-        return _NO_URGENCIES
-    shares, urgencies = Shares(snapshot), dict[str, float]()
-    for name, pods in shares.pending.items():
-        amounts, fair, guarantee = shares.used[name].copy(), shares.fair_share[name], shares.guarantee(name)
-        listed = ~np.isnan(guarantee)
-        for pod in pods:
-            request = shares.added_by(pod)
-            amounts += request
-            asked = listed & (request > 0)
-            used = shares.dominant(amounts - request / 2) / fair if fair > 0.0 else np.inf
-            if used > 1.0 + EPSILON:
-                urgencies[pod.key] = 0.25 / used
-            else:
-                guaranteed = asked.any() and bool((amounts[asked] <= guarantee[asked]).all())
-                urgencies[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * used
-    return urgencies
+    found: dict[str, float] = {}
+    used: dict[str, Float64s] = {}
+    for pod in pods:
+        name = shares.path(pod.queue)[-1]
+        request, fair, guarantee = shares.added_by(pod), shares.fair_share[name], shares.guarantee(name)
+        amounts = used[name] = used.get(name, shares.used[name]) + request
+        asked = ~np.isnan(guarantee) & (request > 0)
+        part = shares.dominant(amounts - request / 2) / fair if fair > 0.0 else np.inf
+        if part > 1.0 + EPSILON:
+            found[pod.key] = 0.25 / part
+        else:
+            guaranteed = asked.any() and bool((amounts[asked] <= guarantee[asked]).all())
+            found[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * part
+    return found
