@@ -152,6 +152,30 @@ def test_no_pod_that_comes_at_once_relies_on_a_replacement() -> None:
     planned(snapshot(nodes, pods, wait, policy=policy), policy)
 
 
+@pytest.mark.parametrize("partners", [["v"], ["v", "v"], ["k", "v"]])
+def test_others_move_and_the_partner_stays(partners: list[str]) -> None:
+    """All pods of a node may move and a pod wants to be near one of them: that one stays, and another goes."""
+    policy = moving()
+    pods = [running(f"{app}{at}", "n1a", 1, labels=(("app", app),)) for at, app in enumerate([*partners, "x"])]
+    signature = msgspec.structs.replace(pods[0].signature, labels=(("app", "w"),), constraints=near("v"))
+    nodes = [node("n1a", len(pods)), node("n2b", 8)]
+    result = planned(
+        snapshot(nodes, pods, [waiting("w", 1, signature=signature, preempts=False)], policy=policy), policy
+    )
+    assert placed(result) == [("w", "n1a")]
+    assert len(result.evictions) == 1
+
+
+def test_nobody_moves_where_the_partner_would_have_to_go() -> None:
+    """The node has room for the partner or for the pod that wants to be near it."""
+    policy = moving()
+    pods = [running("v", "n1a", 4, labels=(("app", "v"),)), running("x", "n1a", 1)]
+    signature = msgspec.structs.replace(pods[0].signature, labels=(("app", "w"),), constraints=near("v"))
+    waits = waiting("w", 4, signature=signature, preempts=False)
+    result = planned(snapshot([node("n1a", 5), node("n2b", 8)], pods, [waits], policy=policy), policy)
+    assert (result.placements, result.evictions) == ((), ())
+
+
 @st.composite
 def crowded(draw: st.DrawFn, policy: Policy) -> Snapshot:
     """Nodes of different sizes, most of them nearly full, with budgets, and a few pods that wait."""

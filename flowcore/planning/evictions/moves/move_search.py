@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.model.pod_index import AffinityMatch
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, PossibleEviction
 from flowcore.planning.evictions.search.node_search import NodeSearch
@@ -103,9 +104,24 @@ class MoveSearch:
         return candidates
 
     def _moves_off(self, this: NodeSearch, node: int, among: Sequence[int]) -> list[_Moves]:
-        """The best set of these residents of a node that makes room for a pod; none: all of them are not enough."""
+        """The best set of these residents of a node that makes room for a pod; none: there is none.
+
+        If the pod does not fit without all of them, one that its affinity wants near it stays.
+        """
         each_alone = [PossibleEviction((resident,), (resident,)) for resident in among]
-        victims = choose_victims(self._state.residents, this.fit_check, node, [each_alone])
-        if victims is None:
+        partners = self._partners(this, among)
+        beside = ([each for each in each_alone if each.members != (partner,)] for partner in partners)
+        for choices in ([each_alone], list(beside)):
+            victims = choose_victims(self._state.residents, this.fit_check, node, choices)
+            if victims is not None:
+                return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
+        return []
+
+    def _partners(self, this: NodeSearch, among: Sequence[int]) -> list[int]:
+        """Those of some residents that the required affinity of a demand's pods wants near them."""
+        state, constraints = self._state, self._state.demands[this.number].group.signature.constraints
+        if constraints is None or not constraints.affinity:
             return []
-        return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
+        wanted, namespaces = AffinityMatch(constraints.affinity), state.before.pod_index.namespaces
+        pods = state.residents.pods
+        return [resident for resident in among if wanted.includes(pods[resident].signature, namespaces)]
