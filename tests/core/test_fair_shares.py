@@ -331,13 +331,20 @@ def test_pods_that_a_queue_with_children_has_itself_are_one_more_child(limit: Am
     assert placed(run_round(shared(queues, pods, cpu=4000 if limit else 400))) == {"x": 2, "x1": 2}
 
 
-def test_pods_without_room_take_no_share_of_a_limit() -> None:
-    """The oldest pods of one child fit no node: its other pods get what is due to it."""
+@pytest.mark.parametrize("why", ["no node", "no gang"])
+def test_pods_that_wait_anyhow_take_no_share_of_a_limit(why: str) -> None:
+    """The oldest pods of one child fit no node, or their gang is not there: its other pods get what is due to it."""
     queues = [Queue("x", limit=amounts(400)), Queue("x1", parent="x"), Queue("x2", parent="x")]
-    lost = pod("x", 100, node_selector=(("no", "such"),)).pod_class
-    nowhere = [msgspec.structs.replace(each, key=f"{each.key}-lost", pod_class=lost) for each in waiting("x2", 4)]
-    pods = [*waiting("x1", 4), *nowhere, *waiting("x2", 4, created=50.0)]
-    assert placed(run_round(shared(queues, pods))) == {"x1": 2, "x2": 2}
+    nowhere = pod("x", 100, node_selector=(("no", "such"),)).pod_class
+    lost = [
+        msgspec.structs.replace(each, key=f"{each.key}-lost", pod_class=nowhere if why == "no node" else each.pod_class)
+        for each in waiting("x2", 4)
+    ]
+    if why == "no gang":
+        lost = [msgspec.structs.replace(each, gangs=("g",)) for each in lost]
+    pods = [*waiting("x1", 4), *lost, *waiting("x2", 4, created=50.0)]
+    gangs = {"g": Gang("g", 4, unschedulable_reason="It has no controller.")}
+    assert placed(run_round(replace(shared(queues, pods), gangs=gangs))) == {"x1": 2, "x2": 2}
 
 
 @given(

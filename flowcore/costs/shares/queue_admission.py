@@ -36,12 +36,12 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
         return not shares.fits_a_node(pod), -pod.pod_class.priority, not fits.get(pod.key, False)
 
     pods.sort(key=lambda pod: (*rank(pod), pod.came))
-    urgencies = urgencies_of(shares, pods)
-    pods.sort(key=lambda pod: (*rank(pod), -urgencies[pod.key]))
+    # What a limit leaves is for others than those that wait anyhow.
+    units = [unit for unit in _units(pods, snapshot) if not _cannot_be_placed(unit, snapshot.gangs)]
+    urgencies = urgencies_of(shares, (pod for unit in units for pod in unit if pod.queue in concerned))
+    units.sort(key=lambda unit: min((*rank(pod), -urgencies[pod.key]) for pod in unit if pod.queue in concerned))
     reasons: dict[str, str] = {}
-    for unit in _units(pods, snapshot):
-        if _cannot_be_placed(unit, snapshot.gangs):
-            continue  # what a limit leaves is for others
+    for unit in units:
         needed, others = _needed(unit, snapshot.gangs)
         lacking = allowance.lacking(needed)
         if lacking:
