@@ -229,7 +229,8 @@ def _check_within_one_pod(before: Snapshot, result: RoundResult) -> None:
     asked = size > 0
     for name, due in shares.fair.items():
         held = shares.used[name][asked] / size[asked]
-        assert abs(float(held.max()) + counts[name] - float((due[asked] / size[asked]).max())) <= 1 + 1e-6
+        came = sum(count for queue, count in counts.items() if name in shares.path(queue))
+        assert abs(float(held.max()) + came - float((due[asked] / size[asked]).max())) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
@@ -347,13 +348,9 @@ def test_pods_that_wait_anyhow_take_no_share_of_a_limit(why: str) -> None:
     assert placed(run_round(replace(shared(queues, pods), gangs=gangs))) == {"x1": 2, "x2": 2}
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=2, max_size=6),
-    st.integers(3, 40),
-    st.integers(0, 2),
-)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=2, max_size=6), st.integers(3, 40))
 def test_drawn_children_end_within_one_pod_of_what_is_due_below_a_limit(
-    drawn: list[tuple[int, int]], limit: int, highest: int
+    drawn: list[tuple[int, int]], limit: int
 ) -> None:
     """Weights and guarantees in pods; all children have more pods than the limit lets in, and nodes have more room."""
     queues = [Queue(f"q{number}", parent="x", weight=weight, guarantee=amounts(100 * guarantee) if guarantee else ())
@@ -361,9 +358,6 @@ def test_drawn_children_end_within_one_pod_of_what_is_due_below_a_limit(
     pods = [pod for queue in queues for pod in waiting(queue.name, limit)]
     cluster = shared([Queue("x", limit=amounts(100 * limit)), *queues], pods, cpu=200 * limit)
     _check_within_one_pod(cluster, run_round(cluster))
-    urgent = [msgspec.structs.replace(each, pod_class=pod("u", 100, priority=9).pod_class) for each in pods[:highest]]
-    planned = run_round(replace(cluster, pending=(*urgent, *pods[highest:])))
-    assert {each.key for each in urgent} <= {each.pod.key for each in planned.placements}
 
 
 def test_a_limit_on_pods_counts_pods() -> None:
