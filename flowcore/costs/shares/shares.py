@@ -232,7 +232,7 @@ def urgencies_of(shares: Shares, pods: Iterable[PendingPod]) -> dict[str, float]
     With half of the pod the shares are rounded to whole pods (Webster 1832): with all of it, which is the method of
     Jefferson, a large queue would get more than a pod too many, and one that is due less than a pod none.
     """
-    found: dict[str, float] = {}
+    urgency_by_key: dict[str, float] = {}
     used: dict[str, Float64s] = {}
     for pod in pods:
         name = shares.path(pod.queue)[-1]
@@ -241,8 +241,8 @@ def urgencies_of(shares: Shares, pods: Iterable[PendingPod]) -> dict[str, float]
         asked = ~np.isnan(guarantee) & (request > 0)
         part = shares.dominant(amounts - request / 2) / fair if fair > 0.0 else np.inf
         if part > 1.0 + EPSILON:
-            found[pod.key] = 0.25 / part
+            urgency_by_key[pod.key] = 0.25 / part
         else:
             guaranteed = asked.any() and bool((amounts[asked] <= guarantee[asked]).all())
-            found[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * part
-    return found
+            urgency_by_key[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * part
+    return urgency_by_key

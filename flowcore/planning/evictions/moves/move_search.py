@@ -118,7 +118,7 @@ class MoveSearch:
         return []
 
     def _partners(self, this: NodeSearch, among: Sequence[int]) -> list[int]:
-        """Those of some residents that the required affinity of a demand's pods wants near them."""
+        """Residents of these that the required affinity of a demand's pods wants near them."""
         state, constraints = self._state, self._state.demands[this.number].group.signature.constraints
         if constraints is None or not constraints.affinity:
             return []
