@@ -14,6 +14,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, Pod
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
 
 
 def key(name: str = "train", namespace: str = "ml", source: GangSource = GangSource.THALWEG) -> GangKey:
@@ -115,6 +116,17 @@ def test_a_gang_of_which_too_few_pods_exist_waits() -> None:
     assert told(of, one, two)[0].unschedulable_reason == reason
     assert of.put(member("c"))
     assert told(of, one, two, member("c")) == [Gang("gang ml/train", 3)]
+
+
+def test_a_pod_whose_claim_is_still_to_be_made_cannot_be_planned_now() -> None:
+    """The gang says which one it is; one that needs no more pods than the others goes ahead."""
+    claims = (PodClaim("gpu", template="t"),)
+    waits = msgspec.structs.replace(member("c"), pod_class=PodClass(devices=ClaimingPod("ml", "c", "c", claims)))
+    pods = [member("a"), member("b"), waits]
+    reason = "gang ml/train: it needs 3 pods at once, 2 can be planned now; ml/c: its ResourceClaim is not created yet"
+    assert told(book(*pods), *pods)[0].unschedulable_reason == reason
+    more = [*pods, member("d")]
+    assert told(book(*more), *more) == [Gang("gang ml/train", 3)]
 
 
 def test_a_pod_group_that_does_not_exist_yet() -> None:

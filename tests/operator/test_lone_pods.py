@@ -62,6 +62,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.queues import Queue
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.services import Service
 from flowcore.model.volumes import ZONE, ClaimVolume
@@ -142,6 +143,15 @@ def test_no_two_pods_get_a_node_by_the_same_price() -> None:
         world.now += 2 * APART
     assert len(nodes) == len(NAMES)
     assert rounds(come(world, "last"))[0].at_once
+
+
+def test_a_pod_whose_claim_is_still_to_be_made_is_no_other_that_waits() -> None:
+    """No round plans it yet: the pod that comes is alone."""
+    world = world_of(BINDER)
+    claims = ClaimingPod(NAMESPACE, "claims", "first", (PodClaim("gpu", template="t"),))
+    come(world, "claims", pod_class=msgspec.structs.replace(CLASS, devices=claims))
+    world.now += 2 * APART
+    assert is_bound(come(world))
 
 
 def test_room_that_came_free_with_it_gets_its_round() -> None:

@@ -17,7 +17,11 @@ from thalweg_operator.reservations.waiting_codes import (
 )
 
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
 from flowcore.rules.filters.registry import IN_ORDER
+
+#: A claim of it is still to be made.
+AWAITING = PodClass(devices=ClaimingPod("ns", "p", "u", (PodClaim("gpu", template="t"),)))
 
 
 class Case:
@@ -37,7 +41,7 @@ class Case:
 
 
 def pod(name: str, **changes: object) -> Pod:
-    return Pod("ns", name, name, PodClass(), **changes)  # type: ignore[arg-type]
+    return Pod("ns", name, name, **{"pod_class": PodClass(), **changes})  # type: ignore[arg-type]
 
 
 def test_every_code_has_a_series_from_the_start() -> None:
@@ -70,6 +74,8 @@ def test_how_many_and_how_long() -> None:
         ({"blocked_reason": "it cannot be read: ..."}, INVALID),
         ({"unsupported_reason": "its volumes: ..."}, UNSUPPORTED),
         ({"gated": True}, GATE_OPENING),
+        ({"pod_class": AWAITING}, "DynamicResources"),
+        ({"pod_class": AWAITING, "unsupported_reason": "its claims: ..."}, UNSUPPORTED),
     ],
 )
 def test_codes_of_pods_that_no_round_may_plan(changes: dict[str, object], code: str) -> None:

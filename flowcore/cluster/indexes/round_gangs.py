@@ -256,12 +256,12 @@ def _progress(
         exist = state.bound_count + state.succeeded_count + len(waiting)
         if exist < needed:
             reason = f"{key.display_name}: {exist} of {needed} pods exist"
-        elif len(pending) < missing:
-            now = {pod.key for pod, _ in pending}
+        elif len(ready := [pod for pod, _ in pending if not pod.awaits_claim]) < missing:
+            now = {pod.key for pod in ready}
             others = [pod for name, pod in sorted(waiting.items()) if name not in now and name not in reserved]
             whys = ((pod.key, _waiting_reason(pod, paused)) for pod in others)
             why = next((f"; {name}: {why}" for name, why in whys if why), "")
-            reason = f"{key.display_name}: it needs {missing} pods at once, {len(pending)} can be planned now{why}"
+            reason = f"{key.display_name}: it needs {missing} pods at once, {len(ready)} can be planned now{why}"
         elif len(deliveries) > 1:
             ways = ", ".join(sorted(each.value for each in deliveries))
             reason = f"{key.display_name}: its pods are not delivered the same way: {ways}"
@@ -341,7 +341,8 @@ class _Group:
 def _waiting_reason(pod: Pod, paused: Collection[str]) -> str:
     """Why a pod is not planned in this round; "": not known here."""
     pause = "it pauses, since a write for it was refused" if pod.key in paused else ""
-    return pod.blocked_reason or pod.unsupported_reason or pause or _topology_problem(pod)
+    claim = "its ResourceClaim is not created yet" if pod.awaits_claim else ""
+    return pod.blocked_reason or pod.unsupported_reason or pause or _topology_problem(pod) or claim
 
 
 def _topology_problem(pod: Pod) -> str:

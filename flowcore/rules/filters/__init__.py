@@ -7,9 +7,17 @@ One module per plugin, under the plugin's own name. A filter returns its rejecti
 from flowcore.rules.filters.evaluation import (
     Verdicts,
     pod_independent_fits,
+    rejected_before_nodes,
     round_invariant_fits,
     run_filters,
     static_fits,
 )
 
-__all__ = ["Verdicts", "pod_independent_fits", "round_invariant_fits", "run_filters", "static_fits"]
+__all__ = [
+    "Verdicts",
+    "pod_independent_fits",
+    "rejected_before_nodes",
+    "round_invariant_fits",
+    "run_filters",
+    "static_fits",
+]

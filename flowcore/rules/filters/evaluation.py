@@ -107,13 +107,8 @@ def run_filters(
     """
     table = snapshot.table
     contradictory = _contradictory(signature, table)
-    prefilters = (
-        *volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, table),
-        *_unreadable(signature, table),
-        *dynamic_resources.prefilter_rejections(pod_class, snapshot),
-    )
     rejecting = [(each, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER]
-    at_once = (*prefilters, *(_fatal_errors(rejecting, table) if errors_end else ()))
+    at_once = (*_prefilters(pod_class, signature, snapshot), *(_fatal_errors(rejecting, table) if errors_end else ()))
     by_filter = (*contradictory, *at_once, *((each.name, rejections) for each, rejections in rejecting))
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in by_filter:
@@ -124,6 +119,19 @@ def run_filters(
     is_ours = any(rejections for _, rejections in contradictory)
     reasons = (each.reason for _, rejections in at_once for each in rejections if not is_ours)
     return Verdicts(table, fits, with_rejections, next(reasons, ""))
+
+
+def rejected_before_nodes(pod_class: PodClass, snapshot: Snapshot, signature: PodSignature) -> Verdicts | None:
+    """The verdicts of PreFilter, where that rejects every node, without those of the filters that come after it.
+
+    None: kube-scheduler looks at nodes, or a policy contradicts itself.
+    """
+    rejecting = _prefilters(pod_class, signature, snapshot)
+    reasons = [each.reason for _, rejections in rejecting for each in rejections]
+    if not reasons or any(rejections for _, rejections in _contradictory(signature, snapshot.table)):
+        return None
+    none = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    return Verdicts(snapshot.table, none, tuple(each for each in rejecting if each[1]), reasons[0])
 
 
 def round_invariant_fits(
@@ -205,6 +213,17 @@ def _fits_no_node(pod_class: PodClass, signature: PodSignature, snapshot: Snapsh
     ):
         return True
     return bool(node_resources_fit.not_offered(pod_class, snapshot))
+
+
+def _prefilters(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot
+) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """What ends a pod's cycle before any node is filtered: each rejects every node."""
+    return (
+        *volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, snapshot.table),
+        *_unreadable(signature, snapshot.table),
+        *dynamic_resources.prefilter_rejections(pod_class, snapshot),
+    )
 
 
 def _contradictory(signature: PodSignature, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:

@@ -15,7 +15,7 @@ from flowcore.model.hyper_nodes import is_tier_key
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.selectors import TOPOLOGY_SEPARATOR
-from flowcore.rules.filters import Verdicts, run_filters
+from flowcore.rules.filters import Verdicts, rejected_before_nodes, run_filters
 from flowcore.rules.filters.registry import FilterRunner, run_filter
 from flowcore.rules.reasons.codes import NO_NODES
 from flowcore.rules.reasons.exclusion import smallest_exclusion
@@ -54,9 +54,14 @@ def _available(count: int, verdicts: Verdicts) -> str:
     if total == 0:
         return "0/0 nodes are available: the cluster has no nodes."
     if verdicts.before_nodes:
-        return f"0/{total} nodes are available: {verdicts.before_nodes}."
+        return before_nodes(total, verdicts.before_nodes)
     listed = ", ".join(sorted(f"{number} {reason}" for reason, number in verdicts.counts().items()))
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
+
+
+def before_nodes(total: int, reason: str) -> str:
+    """Why a pod waits for which no node is looked at, of so many."""
+    return f"0/{total} nodes are available: {reason}."
 
 
 def reason_for(
@@ -75,14 +80,20 @@ def reason_for(
         runner: who asks the filters.
         winners: says of nodes that had room, bool[N], which pods got it.
     """
-    verdicts = run_filters(group.pod_class, after, group.signature, runner)
+    verdicts = _verdicts(group, after, runner)
     text = _available(0, verdicts) + _what_decides(verdicts)
     if before is not None:
-        nodes = run_filters(group.pod_class, before, group.signature, runner).fits
+        nodes = _verdicts(group, before, runner).fits
         if nodes.any():
             text += f" There was room for some of these pods. It went to {winners(nodes)}."
     curable = more_nodes_help(group.pod_class, group.signature, after, verdicts)
     return Reason(text, verdicts.furthest_filter() or NO_NODES, curable)
+
+
+def _verdicts(group: Group, snapshot: Snapshot, runner: FilterRunner) -> Verdicts:
+    """No filter is asked where the pods are not looked a node for: what it would say decides nothing."""
+    at_once = rejected_before_nodes(group.pod_class, snapshot, group.signature)
+    return at_once or run_filters(group.pod_class, snapshot, group.signature, runner)
 
 
 def _what_decides(verdicts: Verdicts) -> str:

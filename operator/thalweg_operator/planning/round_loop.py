@@ -264,7 +264,7 @@ class RoundLoop:
         if pending_round.pods or not pending_round.deferred:
             request.record_in, self._record_in = self._record_in, ""
         if not (pending_round.pods or has_changes(request) or request.record_in):
-            self._finish_round(pending_round, None, Guarded())
+            await self._finish_round(pending_round, None, Guarded())
             return
         try:
             with stopwatch.phase("worker"):
@@ -311,7 +311,7 @@ class RoundLoop:
         )
         for observer in self._observers:
             say("The record of a round", partial(observer.round_planned, request, pending_round.pods, reply), None)
-        self._finish_round(pending_round, reply, say)
+        await self._finish_round(pending_round, reply, say)
         self._batcher.round_ended(stopwatch.seconds, pod_count, pod_count - len(reply.unplaced))
 
     def _tell_unsaid(self, sentences: Sequence[str]) -> None:
@@ -373,7 +373,7 @@ class RoundLoop:
             place = places.get(policy.name)
             if place is None or ordered[place] is not policy:
                 continue  # the policies changed meanwhile; the change has requested the next round
-            if delivery.blocked(pod):
+            if delivery.blocked(policy, pod):
                 blocked.append((pod, policy))
                 continue
             if backoff.is_backing_off(cluster, ledger, pod, self._clock()):
@@ -514,14 +514,15 @@ class RoundLoop:
             ]
             apply(PodsUnplaced(told))
 
-    def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None, say: Guarded) -> None:
+    async def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None, say: Guarded) -> None:
         unplaced = () if reply is None else reply.unplaced
         nodeless = [pending_round.pods[index] for index, _ in unplaced]
         nodeless += [pod for pod, _ in pending_round.left_as_they_are]
         self._left = {pod.pod_class: pod for pod in nodeless}
         request, planning_input = pending_round.request, pending_round.planning_input
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
-        self._shell.apply(PodsBlocked(pending_round.blocked))
+        async for blocked in bursts(pending_round.blocked):
+            self._shell.apply(PodsBlocked(blocked))
         known_uids = set(self._policies.uids.values())
         unplanned, left = pending_round.unplanned, pending_round.left_as_they_are
         report = partial(self.reports.round_ended, request, reply, planning_input, unplanned, known_uids, left)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery as DeliveryName
 from flowcore.model.policies import Policy, Steering
@@ -24,7 +25,7 @@ class PodDelivery(Protocol):
     def steered(self) -> bool:
         """Whether kube-scheduler binds its pods."""
 
-    def blocked(self, pod: Pod, /) -> bool:
+    def blocked(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether no round may plan a pod."""
 
     def is_told(self, pod: Pod, /) -> bool:
@@ -39,7 +40,7 @@ class ObserveDelivery:
 
     owner, steered = None, False
 
-    def blocked(self, pod: Pod, /) -> bool:
+    def blocked(self, _policy: Policy, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
         return bool(pod.skip_reason)
 
@@ -57,9 +58,9 @@ class BinderDelivery:
 
     owner, steered = Owner.BINDER, False
 
-    def blocked(self, pod: Pod, /) -> bool:
+    def blocked(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
-        return pod.gated or bool(pod.skip_reason)
+        return pod.gated or bool(pod.skip_reason) or _only_awaits_claim(policy, pod)
 
     def is_told(self, pod: Pod, /) -> bool:
         """Whether we tell a pod why no round may plan it."""
@@ -75,13 +76,13 @@ class ExtenderDelivery:
 
     owner, steered = Owner.STEERING, True
 
-    def blocked(self, pod: Pod, /) -> bool:
+    def blocked(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether no round may plan the pod."""
-        return bool(pod.skip_reason)
+        return bool(pod.skip_reason) or _only_awaits_claim(policy, pod)
 
     def is_told(self, pod: Pod, /) -> bool:
-        """Whether we tell a pod why no round may plan it: kube-scheduler judges other pods itself."""
-        return _speaks(pod) and bool(pod.blocked_reason)
+        """Whether we tell a pod why no round may plan it: kube-scheduler judges those itself that we do not plan."""
+        return _speaks(pod) and (bool(pod.blocked_reason) or not pod.unsupported_reason)
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether kube-scheduler may choose: the policy only prefers the planned node, and the pod is of no gang."""
@@ -91,6 +92,15 @@ class ExtenderDelivery:
 def _speaks(pod: Pod) -> bool:
     """Whether we tell the pod: the API server itself writes a closed gate on it, in its own words."""
     return not (pod.deleting or pod.held_by_gates)
+
+
+def _only_awaits_claim(policy: Policy, pod: Pod) -> bool:
+    """Whether a pod by itself waits for a claim that is still to be made: no node takes it before.
+
+    kube-scheduler does not queue it either (DynamicResources.PreEnqueue). What is placed together or not at all is
+    planned as a whole.
+    """
+    return pod.awaits_claim and pod.gang is None and not all_or_none(pod.labels, policy)
 
 
 _DELIVERIES: dict[DeliveryName, PodDelivery] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flowcore.model.pods import Pod
+from flowcore.rules.filters import dynamic_resources
 from flowcore.rules.filters.registry import IN_ORDER
 from flowcore.rules.reasons.codes import CODES, NO_NODES, WAITING_FOR_DEVICES, WAITING_FOR_VOLUMES
 
@@ -47,7 +48,9 @@ def blocked_code(pod: Pod) -> str:
         return GATED
     if pod.blocked_reason:
         return INVALID
-    return UNSUPPORTED if pod.unsupported_reason else GATE_OPENING
+    if pod.unsupported_reason:
+        return UNSUPPORTED
+    return dynamic_resources.NAME if pod.awaits_claim else GATE_OPENING
 
 
 def condition_reason(code: str, *, more_nodes_help: bool) -> str:

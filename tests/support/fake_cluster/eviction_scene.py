@@ -89,7 +89,8 @@ class EvictionScene:
         self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "replaces": anybody})
         self.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}, "replaces": anybody})
         worker: Any = self
-        self.loop = RoundLoop(self.state.shell, self.policies, worker, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1)
+        self.metrics = Metrics()
+        self.loop = RoundLoop(self.state.shell, self.policies, worker, self.metrics, Batcher(0.001, 0.01), 60.0, 0.1)
         self.state.set_namespace("ns", ())
 
     # --- the worker, binder, nominator, condition writer, evictor ---

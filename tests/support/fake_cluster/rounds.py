@@ -84,7 +84,7 @@ class Rounds(ApiServer):
             policy = self.cluster.policies.of(pod, self.cluster.namespaces)
             if pod.gated and (policy is None or not delivery_of(policy).steered or pod.unsupported_reason):
                 self.apply(GateUnneeded(pod))
-            if policy is None or delivery_of(policy).blocked(pod):
+            if policy is None or delivery_of(policy).blocked(policy, pod):
                 continue
             if not is_backing_off(self.cluster, self.ledger, pod, self.now):
                 asked.append((pod, policy))

@@ -73,7 +73,7 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
         known = cluster.pods.get(extender_pod.key)
         return known is None or known.uid != extender_pod.uid
     policy = cluster.policies.of(pod, cluster.namespaces)
-    if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(pod):
+    if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(policy, pod):
         return False
     if pod.key in ledger.reservations or pod.replaces or not is_new(ledger, pod):
         return False

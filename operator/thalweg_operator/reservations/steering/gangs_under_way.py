@@ -31,7 +31,7 @@ def find_begun_gangs(state: SteeringState) -> None:
         policy = state.policy_of(pod)
         if pod.gang is None or policy is None or key in on_the_way:
             continue
-        if not delivery_of(policy).steered or delivery_of(policy).blocked(pod):
+        if not delivery_of(policy).steered or delivery_of(policy).blocked(policy, pod):
             continue
         gang = pod.gang.key
         if gang not in is_begun:

@@ -62,7 +62,7 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     if policy is None:
         return False
     delivery = delivery_of(policy)
-    if delivery.owner is not None and not delivery.blocked(pod) and pod.key not in state.ledger.reservations:
+    if delivery.owner is not None and not delivery.blocked(policy, pod) and pod.key not in state.ledger.reservations:
         records.under_way.add(pod, policy)
     if not _is_alone(state, pod):
         return False
@@ -128,7 +128,7 @@ def _may_bind_held(state: SteeringState, pod: Pod, held: Reservation) -> bool:
         and not held.taken_up
         and policy is not None
         and delivery_of(policy).owner is Owner.BINDER
-        and not delivery_of(policy).blocked(pod)
+        and not delivery_of(policy).blocked(policy, pod)
         and not policy.has_rules
         and not pod.replaces
         and _needs_room_only(pod)
@@ -252,7 +252,7 @@ def _only_room_counts(state: SteeringState, pod: Pod) -> bool:
         and is_new(ledger, pod)
         and _is_plain(pod)
         and _is_priced_by_class(policy)
-        and not delivery_of(policy).blocked(pod)
+        and not delivery_of(policy).blocked(policy, pod)
         and not cluster.queues.of(pod, cluster.namespaces)
     )
 
@@ -308,7 +308,7 @@ def _others_wait(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
             if (
                 policy is not None
                 and delivery_of(policy).owner is not None
-                and not delivery_of(policy).blocked(waiting_pod)
+                and not delivery_of(policy).blocked(policy, waiting_pod)
             ):
                 return True
     return False

@@ -7,12 +7,15 @@ required pods has its reservation, no earlier.
 
 from __future__ import annotations
 
+from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, WaitingMode
 from flowcore.model.volumes import VolumeChoice
+from flowcore.rules.devices.pod_claims import ClaimRejection, claims_of
+from flowcore.rules.reasons import before_nodes
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import TOLD_AFTER, Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import (
@@ -335,10 +338,9 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
                 else:
                     text += f" No volume was provisioned for it on {nodes} a short time ago."
         if not unplaced.retried:  # else the next round, which follows at once, says more
-            # Autoscalers wait for the condition of a pod that no node takes. The rest of a gang is often on its way,
-            # and so is a claim that is made from a template. A steered pod has its condition from kube-scheduler.
-            comes = pod.gang is not None or pod.awaits_claim
-            lasts = unplaced.condition in NO_NODE_TAKES_IT and not comes and not delivery.steered
+            # Autoscalers wait for the condition of a pod that no node takes. The rest of a gang is often on its way. A
+            # steered pod has its condition from kube-scheduler.
+            lasts = unplaced.condition in NO_NODE_TAKES_IT and pod.gang is None and not delivery.steered
             after = 0.0 if lasts else TOLD_AFTER
             state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered, after))
         if policy.waiting is WaitingMode.AUTO and pod.gated and not pod.names_gang:
@@ -361,4 +363,14 @@ def pods_blocked(state: State, event: PodsBlocked) -> None:
     for pod, policy in event.pods:
         delivery = delivery_of(policy)
         if delivery.is_told(pod):
-            state.effects.append(WriteCondition(pod, pod.skip_reason, blocked_code(pod), delivery.steered))
+            reason = pod.skip_reason or _claim_reason(state.cluster, pod)
+            state.effects.append(WriteCondition(pod, reason, blocked_code(pod), delivery.steered))
+
+
+def _claim_reason(cluster: Cluster, pod: Pod) -> str:
+    """Why a pod waits whose claim is still to be made, as if a round had planned it; "": it waits for no claim."""
+    devices = cluster.devices
+    if not pod.awaits_claim or pod.pod_class.devices is None:
+        return ""
+    claims = claims_of(pod.pod_class.devices, devices.claims, devices.classes, devices.extended)
+    return before_nodes(len(cluster.nodes), claims.reason) if isinstance(claims, ClaimRejection) else ""

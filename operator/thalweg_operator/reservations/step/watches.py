@@ -19,6 +19,7 @@ from flowcore.model.nodes import KEEPS_OUT
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
+from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
@@ -93,7 +94,8 @@ def pod_put(state: State, pod: Pod) -> None:
         waiting = cluster.waiting[key]
         came = not lone_pods.pod_came(state, waiting) and not waiting.awaits_claim
         ledger.round_at_once |= came or ledger.round_wanted or bool(ledger.helped.room_freed)
-        ledger.round_wanted |= waiting.awaits_claim  # it changes once it has its claim: a round before that is no haste
+        if waiting.awaits_claim:  # it changes once it has its claim: a round that tells it why it waits is no haste
+            state.effects.append(RequestRound())
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(state, key, before)
 

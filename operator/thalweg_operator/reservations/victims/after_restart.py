@@ -82,7 +82,7 @@ def _may_have_preempted(state: VictimsState, pod: Pod) -> bool:
 def _constraints(state: VictimsState, pod: Pod) -> tuple[str, ...]:
     """Names of the constraints that place a pod together with others or not at all."""
     policy = state.policy_of(pod)
-    if policy is None or delivery_of(policy).blocked(pod):
+    if policy is None or delivery_of(policy).blocked(policy, pod):
         return ()
     matching = (constraint for constraint in all_or_none_constraints(policy) if constraint.pods.matches(pod.labels))
     return tuple(display_name(constraint, policy) for constraint in matching)
@@ -129,9 +129,9 @@ def _keep_places(state: VictimsState, pods: Sequence[Pod], waiting: Counter[str]
     group = gang.key.display_name if gang is not None else ", ".join(together)
     for index, pod in enumerate(pods):
         policy = state.policy_of(pod)
-        delivery = None if policy is None else delivery_of(policy)
         victims = _awaited(state, pod)
-        if delivery is None or delivery.owner is None or delivery.blocked(pod) or victims is None:
+        delivery = None if policy is None or delivery_of(policy).blocked(policy, pod) else delivery_of(policy)
+        if delivery is None or delivery.owner is None or victims is None:
             _drop_all(ledger, pods[:index])
             return False
         records = [
