@@ -19,6 +19,7 @@ from flowcore.planning.evictions.joint import JointSearch
 from flowcore.planning.evictions.moves import move_search
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search import search, victims
+from flowcore.planning.plan_key import Loss
 from flowcore.planning.round import RoundResult
 from harness.eviction_families import Family, Plan
 from harness.urgent_rounds import standing
@@ -55,7 +56,7 @@ class Method:
         return patch.object(self.owner, self.name, watching)
 
 
-_WORST = victims.Victims(-1, (), 0, (math.inf,) * 4)
+_WORST = victims.Victims(-1, (), 0, Loss(math.inf))
 METHODS: Mapping[str, Method] = {
     "integer program": Method(search.Search, "improve", lambda *_, **__: None),
     "few pods together": Method(JointSearch, "improve", lambda _: False),

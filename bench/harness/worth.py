@@ -122,4 +122,7 @@ def _planned(
         if taken >= steps if until is None else time.process_time() >= until:
             break
     result = this.result()
-    return Planned(this.standing[:-1], len(result.placements), result.cost, taken, frozenset(this.improved_by))
+    key = this.key
+    # Of one level pods count.
+    left = [count for level in key.levels for count in (level.waiting, level.strays)] or [len(result.unplaced)]
+    return Planned((key.duties, *left), len(result.placements), result.cost, taken, frozenset(this.improved_by))

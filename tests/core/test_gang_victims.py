@@ -19,7 +19,7 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import Pod
 from flowcore.model.running_pods import GangDisruption, RunningPod
-from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET
+from flowcore.planning.plan_key import PRIORITY_OFFSET
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 

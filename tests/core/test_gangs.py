@@ -80,13 +80,13 @@ def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
 @given(with_gangs())
 def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
     """After each step; none makes the plan worse: by gangs that have begun, by levels, then by its cost."""
-    this, standing = Round(crowd), None
+    this, key = Round(crowd), None
     for _ in range(30):
         if not this.step():
             return
         check_plan(crowd, this.result())
-        before, standing = standing, this.standing
-        assert before is None or standing <= before
+        before, key = key, this.key
+        assert before is None or key <= before
 
 
 @settings(max_examples=examples(25), deadline=None)

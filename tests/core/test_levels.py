@@ -28,8 +28,9 @@ from support.profiles import examples
 
 from flowcore.model.cost_policy import PricedBy
 from flowcore.model.gangs import Gang
-from flowcore.planning.round import run_one_by_one, run_round
+from flowcore.planning.round import Round, run_one_by_one, run_round
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.plan import prepare_scenario
 
 ALL = sorted(path.stem for path in DUMPS.glob("*.json"))
 #: One by one knows no gangs: it places the pods of some in part.
@@ -154,6 +155,25 @@ def test_a_gang_is_made_up_of_the_members_that_fit_beside_others(seed: int) -> N
     """Rounds in which gangs that need fewer pods than they have must need other ones than the smallest."""
     scenario = draw_round(seed, Shape("unequal gangs"))
     assert _placed_by_level(scenario, plan_scenario(scenario, NOW)) == most_placed(scenario)
+
+
+@pytest.mark.parametrize("seed", [128])
+def test_a_pod_outweighs_by_how_much_pods_of_higher_levels_differ(seed: int) -> None:
+    """Which of two gangs waits makes a small difference at their level: less than a whole pod of the level below."""
+    scenario = draw_round(seed, Shape("unequal gangs"))
+    assert _placed_by_level(scenario, plan_scenario(scenario, NOW)) == most_placed(scenario)
+
+
+@pytest.mark.parametrize("seed", [78])
+def test_no_step_makes_a_plan_worse(seed: int) -> None:
+    """An old pod of a high priority costs less to leave than two new ones, and counts for more than they do."""
+    shape = Shape(old=True, per=PricedBy.POD, groups=7, members=4, preempts=False)
+    prepared = prepare_scenario(draw_round(seed, shape), NOW)
+    this, keys = Round(prepared.snapshot, prepared.policies), []
+    while this.step():
+        keys.append(this.key)
+    assert len(keys) > 1
+    assert keys == sorted(keys, reverse=True)
 
 
 @pytest.mark.parametrize("rules", RULES)

@@ -22,8 +22,9 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.moves import move_search
 from flowcore.planning.evictions.search import ladders
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
+from flowcore.planning.plan_key import PRIORITY_OFFSET
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET, Residents
+from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 

@@ -47,7 +47,7 @@ def test_without_a_method_that_improved_nothing_a_plan_is_not_worse(crowd: Snaps
     """So a bench need not ask what such a method is worth in a round."""
     everything = stepped(crowd)
     if method not in everything.improved_by:
-        assert stepped(crowd, method).standing <= everything.standing
+        assert stepped(crowd, method).key <= everything.key
 
 
 def test_a_method_that_improves_the_plan_is_named() -> None:

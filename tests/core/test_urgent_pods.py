@@ -73,8 +73,8 @@ def test_no_victim_leaves_for_the_sake_of_a_pod_below_it() -> None:
     """To let the lower pod wait is better than to evict a pod above it, and worse than to evict one below it."""
     levels = Levels([1000, 30])
     nobody, above, below = (levels.together(map(levels.loss, victims)) for victims in ([], [50], [10]))
-    assert levels.standing([0, 0], below) < levels.standing([0, 1], nobody) < levels.standing([0, 0], above)
-    assert levels.standing([0, 1], above) < levels.standing([1, 0], nobody)
+    assert levels.key([0, 0], below) < levels.key([0, 1], nobody) < levels.key([0, 0], above)
+    assert levels.key([0, 1], above) < levels.key([1, 0], nobody)
 
 
 @pytest.mark.parametrize("seed", range(1 if is_quick() else 10))

@@ -228,8 +228,8 @@ def test_rounds_settle(case: tuple[Snapshot, dict[str, Policy]]) -> None:
     for _ in range(40):
         if not this.step():
             break
-        assert_gangs_settled(this._problem, this._best_candidate()[0])
-    problem, found = this._problem, this._best_candidate()[0]
+        assert_gangs_settled(this._problem, this._best_candidate())
+    problem, found = this._problem, this._best_candidate()
     assert_settled(problem, found)
     known = complete(problem, found)
     assert known.cost >= found.cost, "a gang waits in vain"

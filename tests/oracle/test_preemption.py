@@ -18,6 +18,7 @@ from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search import victims
+from flowcore.planning.plan_key import Loss
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -87,7 +88,7 @@ def _everybody(_check: FitCheck, _node: int, evictions: Sequence[PossibleEvictio
 SABOTAGE: dict[str, list[tuple[Any, str, Any]]] = {
     "a victim's priority": [(Eligibility, "may_leave", _as_low), (Eligibility, "mask", _all_as_low)],
     "budgets": [(BudgetIndex, "of", lambda _self, _pod: ())],
-    "the order of victims": [(victims, "victims_key", lambda *_args: (2.0**31, 0.0, 0.0, 0.0))],
+    "the order of victims": [(victims, "loss_of", lambda *_args: Loss(2.0**31))],
     "whether it fits": [(victims, "_take_back", _everybody)],
 }
 

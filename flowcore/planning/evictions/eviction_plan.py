@@ -40,7 +40,6 @@ from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
-from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit
 from flowcore.planning.problem.placements.plans import Plan
@@ -398,14 +397,11 @@ class _EvictionRound:
         if not waiting:
             return False
         pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
-        levels = levels_of(problem)
-        units = level_units(problem, levels)
         items = []
         for pod in pods.values():
             number = self._demand_of[pod.key]
             demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
-            price = int(demand.prices_in_priority[demand.group.pods.index(pod)])
-            worth = price // units[int(levels[number])]
+            worth = int(demand.worth[demand.group.pods.index(pod)])
             items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
 

@@ -20,10 +20,11 @@ from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.shifts import shifted
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
+from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.passes import AdmittedDemands
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.problem import Problem, is_better
+from flowcore.planning.problem.problem import Problem
 
 #: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
 _MANY = 1_000
@@ -171,7 +172,7 @@ class Admission:
 
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is better than the best so far."""
-        if is_better(self._problem, candidate, self.best):
+        if key_of(self._problem, candidate) < key_of(self._problem, self.best):
             self.improved_by.add(candidate.method)
             self.best = candidate
 

@@ -91,7 +91,7 @@ def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity
     nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
     for _ in range(MOST_REFILLS):
         unplaced = unplaced_counts(commits, problem.demands)
-        missing = missing_pods(problem, commits)
+        missing = problem.missing_pods(commits)
         order = [
             *((demand, missing[demand]) for demand in problem.queue if missing[demand]),
             *((demand, unplaced[demand] - missing[demand]) for demand in problem.queue),
@@ -105,15 +105,6 @@ def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity
             break
         commits, capacity = kept
     return problem.candidate(method, commits, capacity)
-
-
-def missing_pods(problem: Problem, commits: Sequence[Commit]) -> list[int]:
-    """How many pods of each demand a candidate must place beyond these."""
-    unplaced = unplaced_counts(commits, problem.demands)
-    return [
-        max(0, must_place - demand.count + count)
-        for must_place, demand, count in zip(problem.must_place, problem.demands, unplaced, strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

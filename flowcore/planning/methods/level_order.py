@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -17,29 +17,25 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission import complete
 from flowcore.planning.methods.admission_run import AdmissionRun
-from flowcore.planning.problem.levels import level_costs, waiting_places
+from flowcore.planning.problem.levels import key_of, waiting_places
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 
-def in_level_order(problem: Problem, candidate: Candidate, levels: Int64s) -> Candidate:
-    """A plan that keeps the order of levels, made of one that may not; and no pod waits that has room.
-
-    Args:
-        levels: int64[C], of each demand.
-    """
+def in_level_order(problem: Problem, candidate: Candidate) -> Candidate:
+    """A plan that keeps the order of levels, made of one that may not; and no pod waits that has room."""
     if not any(len(places) for places in waiting_places(problem, candidate)):
         return candidate
     best = complete(problem, candidate, full=True)
-    if not is_out_of_order(problem, best, levels):
+    levels = np.array([demand.level for demand in problem.demands], dtype=np.int64)
+    if not _is_out_of_order(problem, best, levels):
         return best
-    ordered = _LevelRun(problem, best, levels).result()
-    return ordered if level_costs(problem, ordered, levels) < level_costs(problem, best, levels) else best
+    return min(best, _LevelRun(problem, best, levels).result(), key=partial(key_of, problem))
 
 
-def is_out_of_order(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
+def _is_out_of_order(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
     """Whether pods wait for room that pods of lower levels get: by resources, whatever rules say."""
     placed = np.zeros(len(levels), dtype=np.bool_)
     placed[[commit.demand for commit in candidate.commits]] = True

@@ -9,7 +9,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.methods.constructive import FixedPart, completed, in_parts, missing_pods
+from flowcore.planning.methods.constructive import FixedPart, completed, in_parts
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.planning.problem.objective import unplaced_counts
@@ -40,7 +40,7 @@ def _rest(
     problem: Problem, relaxed: RelaxedSolution, order: Sequence[int], placed: Sequence[Commit], capacity: Plan
 ) -> list[Commit]:
     """Commits of what fits beside the shares: pods that must be placed, then those whose room costs others least."""
-    missing = missing_pods(problem, placed)
+    missing = problem.missing_pods(placed)
     unplaced = unplaced_counts(placed, problem.demands)
     turns = [(index, missing[index]) for index in order]
     others = [index for index in reversed(order) if not problem.demands[index].waits]

@@ -10,6 +10,7 @@ Searches know sums only: for them there is a problem with prices that rise steep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,8 +19,10 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.wishes import wish_nodes
+from flowcore.planning.plan_key import AtLevel, PlanKey
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroups
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
@@ -31,20 +34,27 @@ _LIMIT = 1e13
 _OF_PRICES = ("objective", "cost_matrix", "unreserved_cost_matrix", "queue", "by_size")
 
 
-def level_units(problem: Problem, levels: Int64s) -> Mapping[int, int]:
-    """By level what a pod that counts once is worth: the lowest price of its pods within their priority.
+class AssignLevels(Pass):
+    """Says on which level the pods of each demand are, and what each of them counts for there."""
 
-    Args:
-        levels: int64[C], of each demand; pods that wait for a cheaper node are left aside.
-    """
-    units = dict.fromkeys(levels.tolist(), 2**62)
-    for demand, level in zip(problem.demands, levels.tolist(), strict=True):
-        if not demand.waits:
-            units[level] = min(units[level], int(demand.prices_in_priority.min(initial=2**62)))
-    return units
+    def apply(self, problem: Problem) -> Problem:
+        """The same pods. Plans are compared by levels where several have pods that could be placed."""
+        levels = _levels_of(problem).tolist()
+        units = dict.fromkeys(levels, 2**62)
+        for demand, level in zip(problem.demands, levels, strict=True):
+            if not demand.waits:
+                units[level] = min(units[level], int(demand.prices_in_priority.min(initial=2**62)))
+        # What waits for a cheaper node counts in the cost only.
+        demands = tuple(
+            replace(demand, level=level, worth=demand.prices_in_priority // units[level] * (not demand.waits))
+            for demand, level in zip(problem.demands, levels, strict=True)
+        )
+        assigned = _with(problem, demands)
+        assigned.by_levels = len({each.level for each in demands if each.counts.any() and not each.waits}) > 1
+        return assigned
 
 
-def levels_of(problem: Problem) -> Int64s:
+def _levels_of(problem: Problem) -> Int64s:
     """int64[C]: the level of each demand: twice its priority, and one more if its wish can be met (costs/wishes.py).
 
     So of pods of one priority those come first that others nominated: no other one takes their room.
@@ -75,39 +85,33 @@ def levels_of(problem: Problem) -> Int64s:
     return levels
 
 
-def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple[int, ...]:
-    """What a plan's waiting pods count for, level by level from the highest, and its cost; the smaller the better.
-
-    Within a level it counts next how many pods are not on the node that they wish for. Groups that are partially placed
-    come before all levels. Pods that wait for a cheaper node count in the cost only.
-    """
-    units = level_units(problem, levels)
-    pending = dict.fromkeys(sorted(set(levels.tolist()), reverse=True), 0)
-    strays = dict.fromkeys(pending, 0)
-    for number, count in _strays(problem, candidate).items():
-        strays[int(levels[number])] += count
-    for number, places in enumerate(waiting_places(problem, candidate)):
-        demand = problem.demands[number]
-        if not demand.waits:
-            pending[int(levels[number])] += int((demand.prices_in_priority[places] // units[int(levels[number])]).sum())
-    begun = sum(
-        group.unscheduled_cost
-        for group, admitted in zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
-        if group.partially_placed and not admitted
-    )
-    counts = (count for level, waiting in pending.items() for count in (waiting, strays[level]))
-    return (begun, *counts, candidate.cost)
+def key_of(problem: Problem, candidate: Candidate) -> PlanKey:
+    """What candidates of a problem are compared by; if no levels are, one sum says what waits."""
+    groups = zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
+    begun = sum(group.unscheduled_cost for group, admitted in groups if group.partially_placed and not admitted)
+    missing = sum(problem.missing_pods(candidate.commits)) if any(problem.must_place) else 0
+    return PlanKey(begun + missing, _at_levels(problem, candidate) if problem.by_levels else (), cost=candidate.cost)
 
 
-def _strays(problem: Problem, candidate: Candidate) -> dict[int, int]:
-    """By demand how many of its pods a candidate places on another node than they wish for, though that had room."""
-    strays: dict[int, int] = {}
-    table = problem.snapshot.table
-    for commit in candidate.commits:
-        demand = problem.demands[commit.demand]
-        wish = demand.group.pod_class.wish
-        if wish and table.nodes[commit.node].name != wish and demand.has_wish(problem.snapshot):
-            strays[commit.demand] = strays.get(commit.demand, 0) + commit.count
+def _at_levels(problem: Problem, candidate: Candidate) -> tuple[AtLevel, ...]:
+    """What a candidate leaves at each level, the highest first."""
+    waiting = dict.fromkeys(sorted({demand.level for demand in problem.demands}, reverse=True), 0)
+    strays = waiting.copy()
+    for demand, places in zip(problem.demands, waiting_places(problem, candidate), strict=True):
+        waiting[demand.level] += int(demand.worth[places].sum())
+    for level, count in _strays(problem, candidate).items():
+        strays[level] += count
+    return tuple(map(AtLevel, waiting.values(), strays.values()))
+
+
+def _strays(problem: Problem, candidate: Candidate) -> Mapping[int, int]:
+    """By level how many pods a candidate places on another node than they wish for, though that had room."""
+    preferring = {number: demand for number, demand in enumerate(problem.demands) if demand.has_wish(problem.snapshot)}
+    nodes, strays = problem.snapshot.table.nodes, Counter[int]()
+    for commit in candidate.commits if preferring else ():
+        demand = preferring.get(commit.demand)
+        if demand is not None and nodes[commit.node].name != demand.group.pod_class.wish:
+            strays[demand.level] += commit.count
     return strays
 
 
@@ -124,42 +128,36 @@ def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
     return waiting
 
 
-def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
-    """Whether levels compete: pods of several could be placed, and some wait, or are not on the node of their wish."""
-    placeable = problem.cost_matrix.placeable & np.array(
-        [not demand.waits for demand in problem.demands], dtype=np.bool_
-    )
-    if len(set(levels[placeable].tolist())) < 2:
-        return False
+def compete(problem: Problem, candidate: Candidate) -> bool:
+    """Whether levels compete: some pods that could be placed wait, or are not on the node of their wish."""
     waiting = waiting_places(problem, candidate)
     return bool(_strays(problem, candidate)) or any(
-        len(waiting[number]) for number in np.nonzero(placeable)[0].tolist()
+        len(waiting[number]) and not problem.demands[number].waits
+        for number in np.nonzero(problem.cost_matrix.placeable)[0].tolist()
     )
 
 
-def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
+def with_steep_prices(problem: Problem) -> Problem:
     """The same problem with prices that rise steeply by level, but for what counts in no level."""
-    factors, units = _factors(problem.demands, levels), dict.fromkeys(levels.tolist(), 2**62)
-    for demand, level in zip(problem.demands, levels.tolist(), strict=True):
-        if not demand.waits:
-            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
+    strict = [demand for demand in problem.demands if not demand.waits]
+    factors, units = _factors(strict), dict.fromkeys((demand.level for demand in strict), 2**62)
+    for demand in strict:
+        units[demand.level] = max(1, min(units[demand.level], int(demand.prices.min(initial=2**62))))
 
-    def steep_prices(demand: Demand, level: int) -> Int64s:
-        counted = demand.prices // units[level] * units[level]
-        return demand.prices + (counted * (factors[level] - 1.0)).astype(np.int64)
+    least = min(units.values(), default=1)
 
-    def steep(demand: Demand, level: int) -> Demand:
-        prices = steep_prices(demand, level)
+    # What pods of a level cost beyond whole counts decides among them: it is less than any pod of the lowest level.
+    def steep(demand: Demand) -> Demand:
+        unit = units[demand.level]
+        rest = demand.prices % unit
+        prices = ((demand.prices - rest) * factors[demand.level] + rest * (least / unit)).astype(np.int64)
         if not demand.has_wish(problem.snapshot):
             return replace(demand, prices=prices)
         # Another node than that of its wish costs half of what leaving a pod does: still less than that.
         others = ~wish_nodes(demand.group.pod_class, problem.snapshot.table)
         return replace(demand, prices=prices, arc=demand.arc + others * (int(prices.min()) // 2))
 
-    demands = tuple(
-        demand if demand.waits else steep(demand, level)
-        for demand, level in zip(problem.demands, levels.tolist(), strict=True)
-    )
+    demands = tuple(demand if demand.waits else steep(demand) for demand in problem.demands)
     groups = tuple(
         replace(
             group,
@@ -170,24 +168,29 @@ def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
         )
         for place, group in enumerate(problem.atomic_groups.all)
     )
-    steeper = copy(problem)
-    for name in _OF_PRICES:
-        steeper.__dict__.pop(name, None)
-    steeper.demands = demands
+    steeper = _with(problem, demands)
     steeper.atomic_groups = AtomicGroups(groups, problem.atomic_groups.group_of, problem.atomic_groups.needed)
     return steeper
 
 
-def _factors(demands: Sequence[Demand], levels: Int64s) -> dict[int, float]:
+def _with(problem: Problem, demands: tuple[Demand, ...]) -> Problem:
+    """The same problem with what levels change of its demands."""
+    changed = copy(problem)
+    for name in _OF_PRICES:
+        changed.__dict__.pop(name, None)
+    changed.demands = demands
+    return changed
+
+
+def _factors(demands: Sequence[Demand]) -> dict[int, float]:
     """By level: what prices are multiplied with.
 
     One pod takes the room of as many lower ones as it is larger; that many together are cheaper to leave.
     """
-    strict = [(demand, int(level)) for demand, level in zip(demands, levels, strict=True) if not demand.waits]
-    order = sorted({level for _, level in strict})
-    sizes = [demand.dominant_share for demand, _ in strict if demand.dominant_share > 0]
+    order = sorted({demand.level for demand in demands})
+    sizes = [demand.dominant_share for demand in demands if demand.dominant_share > 0]
     wanted = 2 * max(sizes, default=1.0) / max(min(sizes, default=1.0), 1e-9)
-    dearest = max((float(demand.prices.max(initial=1)) for demand, _ in strict), default=1.0)
+    dearest = max((float(demand.prices.max(initial=1)) for demand in demands), default=1.0)
     most = max(_LIMIT / max(dearest, 1.0), 1.0) ** (1 / max(1, len(order) - 1))
     steepness = min(max(_LEAST, min(wanted, _MOST)), most)
     return {level: steepness**place for place, level in enumerate(order)}

@@ -18,7 +18,7 @@ from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.demands import Demand, demands_of, with_costs
-from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.objective import Objective, unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
@@ -40,6 +40,7 @@ class Problem:
         contradictions: policies that rule some of their own pods out.
         must_place: how many pods of each demand every candidate must place, whatever that costs.
         held: capacity that is kept out of the problem for an atomic group.
+        by_levels: whether plans are compared level by level before the sum of their costs (problem/levels.py).
         charge: is called with the pods that the work was for.
         without: names of methods that do not run (``methods.table``): what is a method worth?
         say: computes each part of what is said of the plan.
@@ -61,6 +62,7 @@ class Problem:
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions
         self.held: HeldCapacity | None = None
+        self.by_levels = False
         self._packing: dict[int, Int64s] = {}
         self._domains: dict[str, Domains] = {}
 
@@ -79,6 +81,7 @@ class Problem:
         """Other demands for the same capacity; ``atomic_groups`` None: those that the snapshot has."""
         problem = self.with_snapshot(self.snapshot)
         problem.cache, problem.start, problem.demands = self.cache, self.start, demands
+        problem.by_levels = self.by_levels
         if atomic_groups is not None:
             problem.atomic_groups = atomic_groups
         if must_place:
@@ -266,6 +269,11 @@ class Problem:
         cost = self.cost(commits, chosen)
         return Candidate(method, chosen, self.demands, tuple(commits), capacity, cost)
 
+    def missing_pods(self, commits: Sequence[Commit]) -> list[int]:
+        """How many pods of each demand a candidate must place beyond these."""
+        counts = zip(self.must_place, self.demands, unplaced_counts(commits, self.demands), strict=True)
+        return [max(0, must_place - demand.count + unplaced) for must_place, demand, unplaced in counts]
+
     def nothing_placed(self) -> Candidate:
         """The plan that leaves every pod pending."""
         return self.candidate("nothing", (), self.start.copy())
@@ -274,16 +282,3 @@ class Problem:
 def priced(problem: Problem, demand: Demand) -> Demand:
     """A demand of a problem with what each node costs, also if none has room for it as the round begins."""
     return with_costs(demand, problem.snapshot, problem.load, problem.models, problem.cache)
-
-
-def is_better(problem: Problem, candidate: Candidate, best: Candidate) -> bool:
-    """Whether one candidate is better: groups that are partially placed come first, then the cost decides."""
-
-    def rank(candidate: Candidate) -> tuple[int, int]:
-        atomic_groups = zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
-        left_out = sum(
-            group.unscheduled_cost for group, admitted in atomic_groups if group.partially_placed and not admitted
-        )
-        return left_out, candidate.cost
-
-    return rank(candidate) < rank(best)

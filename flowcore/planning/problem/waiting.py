@@ -15,6 +15,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
@@ -175,7 +176,7 @@ def without_dear_groups(problem: Problem, candidate: Candidate) -> Candidate:
                 problem, number
             ):
                 cheaper = _without(problem, candidate, number)
-                if cheaper.cost < candidate.cost:
+                if key_of(problem, cheaper) < key_of(problem, candidate):
                     candidate, again = cheaper, True
                     break
     return candidate

@@ -122,7 +122,7 @@ class PartedPortfolio:
 
     @property
     def improved_by(self) -> set[str]:
-        """Methods that lowered the cost of the best candidate."""
+        """Methods whose candidate was better than the best before."""
         return set[str]().union(*(portfolio.improved_by for portfolio in self._all))
 
     @property

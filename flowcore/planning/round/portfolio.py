@@ -19,7 +19,6 @@ from flowcore.planning.methods.constructive import (
     fill,
     interleaved,
     kube_scheduler_order,
-    missing_pods,
     one_by_one,
 )
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, worth_solving
@@ -37,6 +36,7 @@ from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound,
 from flowcore.planning.problem.bounds.least_cost import shared_limits
 from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
@@ -71,7 +71,7 @@ class Portfolio:
         best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
-        improved_by: methods that lowered the cost of the best candidate.
+        improved_by: methods whose candidate was better than the best before.
         relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
@@ -466,8 +466,8 @@ class Portfolio:
         return self.best.cost - (0 if self._search is None else self._search.gain - self._taken)
 
     def offer(self, candidate: Candidate) -> None:
-        """Takes over a candidate that is cheaper than the best so far and places all that it must."""
-        if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
+        """Takes over a candidate that is better than the best so far."""
+        if key_of(self._problem, candidate) < key_of(self._problem, self.best):
             self.improved_by.add(candidate.method)
             self.best = candidate
 

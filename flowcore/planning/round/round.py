@@ -22,15 +22,15 @@ from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_with_members, solve_without_preferences
 from flowcore.planning.methods.level_order import in_level_order
-from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.relaxation import RelaxedSolution
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.bounds.bounds import first_bound
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.levels import (
+    AssignLevels,
     as_candidate_of,
     compete,
-    level_costs,
-    levels_of,
+    key_of,
     with_steep_prices,
 )
 from flowcore.planning.problem.objective import unplaced_counts
@@ -47,7 +47,7 @@ from flowcore.planning.problem.passes import (
     invert_all,
 )
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.problem import Problem, is_better
+from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
@@ -71,21 +71,6 @@ DEFAULT_STEPS = 40
 EXACT_WORK = (0.1, 0.5)
 #: The same for some groups on some nodes, and how many such subproblems in a row may bring no gain.
 SUBPROBLEM_WORK, PATIENCE = 0.02, 8
-
-
-@dataclass(frozen=True, slots=True)
-class _BeforeLevels:
-    """What was known before prices became steep.
-
-    Attributes:
-        best: the best plan, in the order of levels.
-        bound: a cost that no candidate goes below.
-        relaxed: the round in fractions.
-    """
-
-    best: Candidate
-    bound: int
-    relaxed: Sequence[RelaxedSolution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +126,7 @@ class Round:
             PlaceReplacements(),
             SolveNetworks(seed),
             RestrictToGangDomains(),
+            AssignLevels(),
             ReserveBackfill(),
         )
         self._problem = apply_all(
@@ -148,11 +134,12 @@ class Round:
         )
         #: What is searched: the problem, or the same with steep prices where levels compete for room.
         self._searched = self._problem
-        self._levels = levels_of(self._problem)
-        self._before_levels: _BeforeLevels | None = None
+        #: What was known of the bound before prices became steep: it is about those of the problem.
+        self._bound_before: int | None = None
+        self._relaxed_before: list[RelaxedSolution] = []
         #: The last plan that was found at steep prices, and the same at the prices of the problem.
         self._at_own_prices: tuple[Candidate, Candidate] | None = None
-        #: The last plan that was put in the order of levels, and what that gave.
+        #: The last plan that was put in the order of levels, and the best that any gave.
         self._ordered: tuple[Candidate, Candidate] | None = None
         self._begun, self._seed = snapshot, seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
@@ -173,9 +160,9 @@ class Round:
         return [demand.group.pods for demand in self._problem.demands]
 
     @property
-    def standing(self) -> tuple[int, ...]:
-        """What plans are compared by, the smaller the better: what waits, level by level, and the cost."""
-        return level_costs(self._problem, self._best_candidate()[0], self._levels)
+    def key(self) -> PlanKey:
+        """What the best plan so far is compared by."""
+        return key_of(self._problem, self._best_candidate())
 
     def step(self) -> bool:
         """Takes one step; False when nothing is left to do. Every step leaves a plan at least as good."""
@@ -223,9 +210,9 @@ class Round:
         yield from self._begin()
         if self._admission is not None and self._runs("gangs by CP-SAT"):
             yield from self._choose_members()
-        if len(set(self._levels.tolist())) > 1:
+        if self._problem.by_levels:
             yield from self._portfolio.construct()
-            if compete(self._problem, self._best_found(), self._levels):
+            if compete(self._problem, self._best_found()):
                 yield from self._search_by_levels()
         yield from self._portfolio.run()
         if self._admission is not None:
@@ -237,10 +224,11 @@ class Round:
         yield from self._reconsider(0, Subproblem.all(self._searched), EXACT_WORK[0])
         fruitless, number = 0, 1
         while fruitless < PATIENCE:
-            cost = self._candidate.cost
+            before = key_of(self._searched, self._candidate)
             subproblem = Subproblem.sampled(self._searched, self._candidate, self._seed + number)
             yield from self._reconsider(number, subproblem, SUBPROBLEM_WORK)
-            fruitless, number = 0 if self._candidate.cost < cost else fruitless + 1, number + 1
+            is_better = key_of(self._searched, self._candidate) < before
+            fruitless, number = 0 if is_better else fruitless + 1, number + 1
         yield from self._reconsider(number, Subproblem.all(self._searched), EXACT_WORK[1])
 
     def _begin(self, first: Candidate | None = None) -> Generator[None, None, None]:
@@ -257,12 +245,12 @@ class Round:
         self._adopt(self._admission.best)
 
     def _choose_members(self) -> Generator[None, None, None]:
-        """Has other pods make up gangs if that places more, and begins again with that."""
-        problem, levels = self._problem, self._levels
-        best = in_level_order(problem, self._candidate, levels)
+        """Has other pods make up gangs if that is better, and begins again with that."""
+        problem = self._problem
+        best = in_level_order(problem, self._candidate)
         if not any(unplaced_counts(best.commits, problem.demands)):
             return
-        searched = with_steep_prices(problem, levels) if len(set(levels.tolist())) > 1 else problem
+        searched = with_steep_prices(problem) if problem.by_levels else problem
         known = as_candidate_of(searched, best)
         solution = solve_with_members(searched, known, work=EXACT_WORK[0], seed=self._seed)
         yield
@@ -270,10 +258,10 @@ class Round:
             return
         members, with_members = solution
         chosen = problem.with_members(members)
-        with_members = in_level_order(chosen, as_candidate_of(chosen, with_members), levels)
-        if level_costs(chosen, with_members, levels)[:-1] >= level_costs(problem, best, levels)[:-1]:
+        with_members = in_level_order(chosen, as_candidate_of(chosen, with_members))
+        if key_of(chosen, with_members) >= key_of(problem, best):
             return
-        self._improved_before = self.improved_by
+        self._improved_before, self._ordered = self.improved_by, None
         self._problem = self._searched = chosen
         self._admission = self._bounding = Admission(chosen)
         self._admitted = None
@@ -284,19 +272,16 @@ class Round:
 
         The bound stays: it is about the sum.
         """
-        problem, bound = self._problem, self._bound
-        best = in_level_order(problem, self._best_found(), self._levels)
-        others: list[Candidate] = []
-        if self._admission is None and is_quick(problem) and self._runs("one by one"):
-            others.append(one_by_one(problem, kube_scheduler_order(problem)))
+        problem, best = self._problem, self._best_candidate()
         if self._admission is not None and self._runs("gangs by CP-SAT"):
             # By the sum a gang may leave its domain for others, and find another one.
             solution = solve_exact(problem, best, Subproblem.all(problem), work=EXACT_WORK[0], seed=self._seed)
-            others += [] if solution is None else [in_level_order(problem, solution, self._levels)]
-        best = min((best, *others), key=lambda candidate: level_costs(problem, candidate, self._levels))
+            if solution is not None:
+                best = min(best, in_level_order(problem, solution), key=partial(key_of, problem))
         self._improved_before = self.improved_by | {best.method}
-        self._before_levels = _BeforeLevels(best, bound, self._relaxed)
-        self._searched = steep = with_steep_prices(problem, self._levels)
+        self._bound_before, self._relaxed_before = self._bound, self._relaxed
+        self._ordered = best, best
+        self._searched = steep = with_steep_prices(problem)
         first = as_candidate_of(steep, best)
         if self._admission is not None:
             self._admission, self._admitted = Admission(steep), None
@@ -307,15 +292,14 @@ class Round:
 
     def _reconsider(self, number: int, subproblem: Subproblem, work: float) -> Generator[None, None, None]:
         """Decides a part of the groups again, and where all pods go if that changes the groups."""
-        known = complete(self._searched, self._best_searched())
-        solution = None
-        if self._runs("gangs by CP-SAT"):
-            for solve in (solve_exact, solve_without_preferences):
-                if solution is None or not is_better(self._searched, solution, known):
-                    solution = solve(self._searched, known, subproblem, work=work, seed=self._seed + number)
-        changed = solution is not None and is_better(self._searched, solution, known)
-        if not number or changed or bool((known.admitted != self._candidate.admitted).any()):
-            self._adopt(solution if solution is not None and changed else known)
+        problem = self._searched
+        best = known = complete(problem, self._best_searched())
+        for solve in (solve_exact, solve_without_preferences) if self._runs("gangs by CP-SAT") else ():
+            solution = solve(problem, known, subproblem, work=work, seed=self._seed + number) if best is known else None
+            if solution is not None and key_of(problem, solution) < key_of(problem, known):
+                best = solution
+        if not number or best is not known or bool((known.admitted != self._candidate.admitted).any()):
+            self._adopt(best)
             yield
             yield from self._portfolio.run()
         else:
@@ -329,25 +313,22 @@ class Round:
         """From now on the groups that this candidate admits are placed, and no others."""
         if self._admitted is not None:
             self._improved_before |= self._portfolio.improved_by
-            if is_better(self._searched, candidate, self._candidate):
+            if key_of(self._searched, candidate) < key_of(self._searched, self._candidate):
                 self._improved_before.add(candidate.method)
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._searched, candidate)
         problem = self._admitted.apply(self._searched)
         self._portfolio = solver_of(problem, self._seed, self._admitted.restrict(candidate, problem))
 
-    def _best_candidate(self) -> tuple[Candidate, int]:
-        """The best candidate so far, in the order of levels, and a cost that none goes below."""
+    def _best_candidate(self) -> Candidate:
+        """The best candidate so far, in the order of levels; of equal ones the first that was found."""
         candidate = self._best_found()
-        if self._ordered is None or self._ordered[0] is not candidate:
-            ordered = in_level_order(self._problem, candidate, self._levels)
-            self._ordered = candidate, ordered
-        best = self._ordered[1]
-        if self._before_levels is not None:
-            # Of equal plans the one that was found first.
-            both = self._before_levels.best, best
-            best = min(both, key=lambda each: level_costs(self._problem, each, self._levels))
-        return best, self._bound
+        if self._ordered is None:
+            self._ordered = candidate, in_level_order(self._problem, candidate)
+        elif self._ordered[0] is not candidate:
+            both = self._ordered[1], in_level_order(self._problem, candidate)
+            self._ordered = candidate, min(both, key=partial(key_of, self._problem))
+        return self._ordered[1]
 
     def _best_found(self) -> Candidate:
         """The best candidate that was found so far, at the prices of the problem."""
@@ -370,20 +351,19 @@ class Round:
     @property
     def _bound(self) -> int:
         """A cost that no candidate goes below."""
-        if self._before_levels is not None:
-            return self._before_levels.bound
+        if self._bound_before is not None:
+            return self._bound_before
         return self._portfolio.bound if self._admission is None else self._admission.bound
 
     @property
     def _relaxed(self) -> list[RelaxedSolution]:
         """The round in fractions, as often as it was solved so."""
         admission = () if self._admission is None else self._admission.relaxed
-        before = () if self._before_levels is None else self._before_levels.relaxed
-        return [*self._portfolio.relaxed, *admission, *before]
+        return [*self._portfolio.relaxed, *admission, *self._relaxed_before]
 
     def result(self) -> RoundResult:
         """The best plan so far."""
-        candidate, bound = self._best_candidate()
+        candidate, bound = self._best_candidate(), self._bound
         portfolio, relaxed, say = self._portfolio, self._relaxed, self._problem.say
         if self._bounding is not None and bound < candidate.cost:
             by_gangs = partial(self._bounding.bound_by, portfolio.relaxed)
@@ -416,8 +396,8 @@ class Round:
         """What nodes cost one more pod after the plan: one that kube-scheduler binds or, ``bound``, that we bind."""
         demands = priced_demands(self._problem, bound=bound)
         if demands:
-            candidate, _ = self._best_candidate()
-            yield from node_prices(self._problem, demands, invert_all(self._passes, candidate))
+            candidate = invert_all(self._passes, self._best_candidate())
+            yield from node_prices(self._problem, demands, candidate)
 
 
 def _with_volumes(placements: tuple[Placement, ...], snapshot: Snapshot) -> tuple[Placement, ...]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.model.gangs import Gang
 from flowcore.model.running_pods import EvictionKind
@@ -20,6 +18,7 @@ from flowcore.planning.evictions.search.exact import ChoosingGang
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.waiting import Waiting
 from flowcore.planning.methods.domain_tries import DomainTries
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.placements.decisions import Decisions
 from flowcore.planning.problem.placements.domain_room import Members, by_turns
 from flowcore.planning.problem.placements.plans import Plan
@@ -29,8 +28,6 @@ from flowcore.planning.problem.problem import Problem
 _MOST_DOMAINS, _TRIES_WITHIN = 8, 32
 #: Gangs that choose a domain, each with its pods, in the order of their turns.
 _ChoosingGangs = Sequence[tuple[Gang, Members]]
-#: What plans for the same pods are compared by: as ``VictimsKey``, but for its last entry, and how many pods move.
-_PlanKey = tuple[float, float, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class _GroupPlacement:
         nodes: demand -> bool[N], nodes that its pods keep to; a demand of no gang with a domain is left out.
     """
 
-    key: _PlanKey
+    key: PlanKey
     decisions: Decisions
     nodes: Mapping[int, Bools]
 
@@ -231,11 +228,10 @@ class _DomainEvictions:
 
     # --- what plans are compared by ---
 
-    def _key(self) -> _PlanKey:
+    def _key(self) -> PlanKey:
         leaving = list(self._state.leaving.items())[self._start.leaving :]
         evicted = [resident for resident, left in leaving if left.kind is not EvictionKind.MIGRATION]
-        highest, total, count, _ = self._search.victims_key(evicted, self._counts)
-        return highest, total, count, len(leaving) - len(evicted)
+        return PlanKey(victims=self._search.loss_of(evicted, self._counts), moves=len(leaving) - len(evicted))
 
     def _may_be_better(self) -> bool:
         """Whether a plan with all that is decided may be better than the best: with more victims no key is less."""
@@ -243,7 +239,7 @@ class _DomainEvictions:
 
     def _is_free(self) -> bool:
         """Whether nobody leaves for the best plan."""
-        return self._best is not None and self._best.key == (-np.inf, 0.0, 0.0, 0)
+        return self._best is not None and not (self._best.key.victims.number or self._best.key.moves)
 
     def _keep_if_better(self) -> None:
         key = self._key()

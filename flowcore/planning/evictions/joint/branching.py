@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.joint.node_options import Item, NodeOption, NodeOptions
+from flowcore.planning.plan_key import PlanKey
 
 #: Steps of the search, and plans that may be refused.
 _MOST_STEPS, _MOST_REFUSED = 4_000, 24
@@ -33,7 +34,7 @@ class Branching:
         nodes: Sequence[NodeOptions],
         limits: Mapping[str, int],
         must_place: Sequence[bool],
-        known: tuple[int, ...],
+        known: PlanKey,
         may_share: Callable[[int, int, int], bool],
         accepts: Callable[[JointPlan], bool],
     ) -> None:
@@ -69,14 +70,14 @@ class Branching:
         if self._steps > _MOST_STEPS or self._refused > _MOST_REFUSED:
             return
         losses = self._levels.together(option.losses for option in self._options)
-        standing = self._levels.standing(self._waiting, losses)
-        if standing >= self._known:
+        key = self._levels.key(self._waiting, losses)
+        if key >= self._known:
             return
         number = len(self._places)
         if number == len(self._items):
             plan = JointPlan(tuple(self._places), tuple(member for each in self._options for member in each.members))
             if self._accepts(plan):
-                self._known, self._best = standing, plan
+                self._known, self._best = key, plan
             else:
                 self._refused += 1
             return

@@ -3,7 +3,7 @@
 One urgent pod after the other takes the node where it costs least, beside the room that others of the round have got
 already. So one may take the free room that would have saved a later one more victims than it would have cost itself.
 Here all nodes are tried for all pods of a small round, those that have a node too. Every pod that has a node
-before others leave keeps one, and what is compared are the pods that wait and the victims (``Levels.standing``). Rules
+before others leave keeps one, and what is compared are the pods that wait and the victims (``Levels.key``). Rules
 between pods are asked at the end, once for each plan that would be better.
 """
 
@@ -19,6 +19,7 @@ from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.joint.branching import PENDING, Branching, JointPlan
 from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.joint.node_options import MOST_MEMBERS, Item, NodeOptions
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.placements.decisions import Arrival
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
@@ -78,7 +79,7 @@ class JointSearch:
         residents = sum(len(self._residents.on(node)) for node in nodes)
         if len(nodes) > _MOST_NODES or ruled * residents > self._verdicts_left:
             return False
-        known, before = self._standing(), state.checkpoint()
+        known, before = self._key(), state.checkpoint()
         limits: dict[str, int] = {}
         # Where it stays as it is they leave again in the order in which they left.
         for resident in reversed(list(state.leaving)):
@@ -114,14 +115,14 @@ class JointSearch:
             return PENDING
         return int(self._residents.nodes[item.resident])
 
-    def _standing(self) -> tuple[int, ...]:
+    def _key(self) -> PlanKey:
         """What the plan so far is compared by."""
         levels, waiting = self._levels, [0] * len(self._levels)
         for item, node in zip(self._items, self._before, strict=True):
             waiting[levels.place(item.priority)] += item.worth if node == PENDING else 0
         victims = [resident for resident in self._state.leaving if self._residents.is_running(resident)]
         losses = levels.together(levels.loss(int(self._residents.priorities[victim])) for victim in victims)
-        return levels.standing(waiting, losses)
+        return levels.key(waiting, losses)
 
     # --- what the branching asks ---
 

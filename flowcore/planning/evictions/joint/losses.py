@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET
+from flowcore.planning.plan_key import NOBODY, PRIORITY_OFFSET, AtLevel, Loss, PlanKey
 
-#: Below every priority: nobody leaves.
-_NOBODY = -(2**32)
-
-#: For each level from the highest: the highest priority of a victim, and the sum of the victims' priorities, each with
-#: kube-scheduler's offset: so of equal highest priorities fewer victims are better.
-Losses = tuple[int, ...]
+#: For each level from the highest.
+Losses = tuple[Loss, ...]
 
 
 class Levels:
@@ -25,7 +21,7 @@ class Levels:
 
     def __init__(self, priorities: Iterable[int]) -> None:
         self._levels = sorted(set(priorities), reverse=True)
-        self.none: Losses = (_NOBODY, 0) * len(self._levels)
+        self.none: Losses = (NOBODY,) * len(self._levels)
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -37,26 +33,16 @@ class Levels:
     def loss(self, priority: int) -> Losses:
         """What it is to lose one running pod; a pod that is above all levels leaves for none."""
         level = next((place for place, lower in enumerate(self._levels[1:]) if priority >= lower), len(self) - 1)
-        before, after = (_NOBODY, 0) * level, (_NOBODY, 0) * (len(self) - 1 - level)
-        return (*before, priority, priority + PRIORITY_OFFSET, *after)
+        return (*self.none[:level], Loss(priority, priority + PRIORITY_OFFSET, 1), *self.none[level + 1 :])
 
     def together(self, parts: Iterable[Losses]) -> Losses:
         """What it is to lose all of them."""
-        total = list(self.none)
-        for part in parts:
-            for place in range(0, len(total), 2):
-                total[place] = max(total[place], part[place])
-                total[place + 1] += part[place + 1]
-        return tuple(total)
+        return tuple(map(Loss.together, zip(self.none, *parts, strict=True)))
 
-    def standing(self, waiting: Sequence[int], losses: Losses) -> tuple[int, ...]:
-        """What plans are compared by, the smaller the better.
+    def key(self, waiting: Sequence[int], losses: Losses) -> PlanKey:
+        """What plans are compared by.
 
         Args:
             waiting: what the pods of each level count for that get no node.
         """
-        return tuple(
-            amount
-            for level, count in enumerate(waiting)
-            for amount in (count, losses[2 * level], losses[2 * level + 1])
-        )
+        return PlanKey(levels=tuple(AtLevel(count, lost=lost) for count, lost in zip(waiting, losses, strict=True)))

@@ -181,7 +181,8 @@ def _is_as_good(option: NodeOption, compared: NodeOption) -> bool:
 
     What a plan loses has a maximum in it: a set with a higher one and fewer pods may be the better one beside others.
     """
-    loses_no_more = all(loss <= known for loss, known in zip(option.losses, compared.losses, strict=True))
+    pairs = zip(option.losses, compared.losses, strict=True)
+    loses_no_more = all(loss <= known for pair in pairs for loss, known in zip(*pair, strict=True))
     return loses_no_more and all(count <= compared.counted.get(name, 0) for name, count in option.counted.items())
 
 

@@ -11,8 +11,8 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, PossibleEviction
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.victims import choose_victims
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.placements.residents import VictimsKey
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
 _MAX_NODES, _MAX_TRIES = 96, 64
@@ -20,8 +20,8 @@ _MAX_NODES, _MAX_TRIES = 96, 64
 #: tried; and how often in a round.
 _FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
 
-#: How many move, what they are, their node, themselves, and the residents that they were chosen from.
-_Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
+#: What plans with these moves are compared by, their node, themselves, and the residents that they were chosen from.
+_Moves = tuple[PlanKey, int, tuple[int, ...], tuple[int, ...]]
 
 
 class MoveSearch:
@@ -42,7 +42,7 @@ class MoveSearch:
         few = len(candidates) <= _FEW_NODES
         tried: set[tuple[int, ...]] = set()
         while candidates and len(tried) < _MAX_TRIES:
-            _, _, node, members, among = heapq.heappop(candidates)
+            _, node, members, among = heapq.heappop(candidates)
             if members in tried:
                 continue
             tried.add(members)
@@ -114,7 +114,7 @@ class MoveSearch:
         for choices in ([each_alone], list(beside)):
             victims = choose_victims(self._state.residents, this.fit_check, node, choices)
             if victims is not None:
-                return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
+                return [(PlanKey(moves=len(victims.members), moved=victims.loss), node, victims.members, tuple(among))]
         return []
 
     def _partners(self, this: NodeSearch, among: Sequence[int]) -> list[int]:

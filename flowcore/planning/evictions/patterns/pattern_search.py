@@ -17,6 +17,7 @@ from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.patterns.master_program import choose_patterns
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns, Patterns
+from flowcore.planning.plan_key import AtLevel, PlanKey
 from flowcore.planning.problem.placements.decisions import Checkpoint
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import losses_by_priority
@@ -79,7 +80,11 @@ class PatternSearch:
         used = {arrival.node for arrival in decisions.arrivals}
         state.roll_back(checkpoint)
         self._decide(pods, used, priority, before)
-        if len(state.arrivals) - checkpoint.arrivals == arrived and self._lost(checkpoint) < before:
+        lost = self._lost(checkpoint)
+        priorities = sorted(before | lost, reverse=True)
+        # The pods that come are the same. Who leaves waits at the level of its priority.
+        known, key = (PlanKey(levels=tuple(AtLevel(each[level]) for level in priorities)) for each in (before, lost))
+        if len(state.arrivals) - checkpoint.arrivals == arrived and key < known:
             return
         state.roll_back(checkpoint)
         state.redo(decisions)
@@ -92,15 +97,12 @@ class PatternSearch:
         asked = sum(state.demands[demand].requests.astype(np.float64) * len(each) for demand, each in pods.items())
         return bool((room + asked >= _LARGEST).any())
 
-    def _lost(self, checkpoint: Checkpoint) -> list[tuple[int, int]]:
-        """How many leave of each priority, the highest first: what plans with the same pods are compared by."""
+    def _lost(self, checkpoint: Checkpoint) -> Counter[int]:
+        """How many leave of each priority."""
         leaving = list(self._state.leaving)[checkpoint.leaving :]
-        lost = Counter(self._residents.priorities[leaving].tolist())
-        return sorted(lost.items(), reverse=True)
+        return Counter(self._residents.priorities[leaving].tolist())
 
-    def _decide(
-        self, pods: dict[int, list[PendingPod]], used: set[int], priority: int, before: Sequence[tuple[int, int]]
-    ) -> None:
+    def _decide(self, pods: dict[int, list[PendingPod]], used: set[int], priority: int, before: Counter[int]) -> None:
         state, demands = self._state, list(pods)
         may_leave = self._eligibility.mask(priority)
         may_leave[self._residents.running_count :] = False  # no placement is taken back
@@ -133,17 +135,17 @@ class PatternSearch:
         for demand, waiting in sorted(left.items(), key=lambda entry: -state.demands[entry[0]].dominant_share):
             self._place(demand, waiting)
 
-    def _losses(self, may_leave: Bools, before: Sequence[tuple[int, int]]) -> dict[int, int]:
+    def _losses(self, may_leave: Bools, before: Counter[int]) -> dict[int, int]:
         """What it is to lose a pod of each priority: more than all that a plan loses of the priorities below it.
 
         Numbers allow that for the highest priorities only. Pods above all that the plan loses stay.
 
         Args:
-            before: how many a plan loses of each priority, the highest first.
+            before: how many a plan loses of each priority.
         """
         priorities = self._residents.priorities[may_leave]
-        factor = min(_MOST_FACTOR, 1 + sum(count for _, count in before))
-        return losses_by_priority(priorities[priorities <= before[0][0]].tolist(), factor)
+        factor = min(_MOST_FACTOR, 1 + before.total())
+        return losses_by_priority(priorities[priorities <= max(before)].tolist(), factor)
 
     def _nodes(self, demands: Sequence[int], used: set[int], may_leave: Bools, count: int) -> list[int]:
         """The nodes of the plan so far, then the most promising ones of each demand."""

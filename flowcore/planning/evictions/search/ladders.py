@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.plan_key import PRIORITY_OFFSET
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.placements.residents import PRIORITY_OFFSET, Residents
+from flowcore.planning.problem.placements.residents import Residents
 
 #: Most distinct priorities; with more, neighbours count as the lowest of them.
 _MAX_TIERS = 16

@@ -13,6 +13,7 @@ from flowcore.planning.evictions.eligibility import Eligibility, PossibleEvictio
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims, here_of
+from flowcore.planning.plan_key import Loss
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -50,7 +51,7 @@ class NodeSearch:
         self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work, looked_at)
         #: Whether moves may make room for its next pod.
         self.moves_help = True
-        self._heap: list[tuple[tuple[float, ...], int, Victims]] = []
+        self._heap: list[tuple[Loss, int, int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()
         self._looked_at: set[int] = set()
@@ -119,7 +120,7 @@ class NodeSearch:
                 return None
             if not self._heap:
                 continue
-            _, version, victims = heapq.heappop(self._heap)
+            *_, version, victims = heapq.heappop(self._heap)
             if self.fit_check.by_node and version != self._version_of(victims.node):
                 continue
             if version == self._version_of(victims.node) and victims.count <= count and self._holds(victims):
@@ -181,8 +182,8 @@ class NodeSearch:
                 shared = choose_victims(residents, self.fit_check, node, choices, most, self._lost_work)
                 if shared is not None:
                     options.append(shared)
-        best = min(options, key=lambda option: (option.key[:3], -option.count, option.key))
-        heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
+        best = min(options)
+        heapq.heappush(self._heap, (best.loss, node, self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
         """How many pods fit on a node if all pods of a choice leave, ``count`` at most."""

@@ -118,4 +118,4 @@ class ReclaimEligibility(Eligibility):
             if (choices := self.evictions(node, this.priority))
             and (victims := choose_victims(self._residents, this.fit_check, node, choices)) is not None
         )
-        return min(islice(bests, _MAX_FOUND), key=lambda victims: victims.key, default=None)
+        return min(islice(bests, _MAX_FOUND), default=None)

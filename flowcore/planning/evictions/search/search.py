@@ -23,9 +23,10 @@ from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, E
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
+from flowcore.planning.plan_key import Loss
 from flowcore.planning.problem.placements.decisions import Checkpoint
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.placements.residents import VictimsKey, victims_key
+from flowcore.planning.problem.placements.residents import loss_of
 from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes of a demand that an integer program may use.
@@ -131,10 +132,10 @@ class Search:
         lost_work = self._lost_work() if self._counts_lost_work(demand) else None
         return BoundsOfDemand(self._state, self._ladders, self._state.demands[demand].requests, lost_work)
 
-    def victims_key(self, members: Sequence[int], demands: Iterable[int]) -> VictimsKey:
-        """What plans with these victims are compared by, where they leave for pods of these demands."""
+    def loss_of(self, members: Sequence[int], demands: Iterable[int]) -> Loss:
+        """What it is to lose these victims, where they leave for pods of these demands."""
         lost_work = self._lost_work() if any(map(self._counts_lost_work, demands)) else None
-        return victims_key(self._state.residents, members, lost_work=lost_work)
+        return loss_of(self._state.residents, members, lost_work=lost_work)
 
     def _counts_lost_work(self, demand: int) -> bool:
         return self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK

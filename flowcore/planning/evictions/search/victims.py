@@ -17,7 +17,8 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.evictions.eligibility import PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck, ResourceFit
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns
-from flowcore.planning.problem.placements.residents import Residents, VictimsKey, victims_key
+from flowcore.planning.plan_key import Loss
+from flowcore.planning.problem.placements.residents import Residents, loss_of
 
 #: Sets that are tried on one node for fewer victims than kube-scheduler's.
 _MAX_TRIES = 500
@@ -25,9 +26,9 @@ _MAX_TRIES = 500
 _LARGEST = 2**62
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Victims:
-    """Residents that leave for pods on a node. A search may find the same ones twice: then their order is any.
+    """Residents that leave for pods on a node, compared by what it is to lose them.
 
     Attributes:
         members: wherever they are; none: there is room already.
@@ -37,7 +38,10 @@ class Victims:
     node: int
     members: tuple[int, ...]
     count: int
-    key: VictimsKey
+    loss: Loss
+
+    def __lt__(self, compared: Victims) -> bool:
+        return self.loss < compared.loss
 
 
 def choose_victims(
@@ -56,7 +60,7 @@ def choose_victims(
         lost_work: int64[V], what the victims are to lose least of, after the highest priority; None: kube-scheduler's
             order.
     """
-    best: Victims | None = None
+    options: list[Victims] = []
     for evictions in choices:
         leaving = _take_back(fit_check, node, evictions, count)
         if leaving is None:
@@ -65,12 +69,9 @@ def choose_victims(
         if lost_work is not None:
             victims = _losing_least(residents, fit_check, evictions, victims, lost_work)
         elif len(victims.members) > 1 and isinstance(fit_check, ResourceFit):
-            victims = min(
-                victims, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda option: option.key
-            )
-        if best is None or victims.key < best.key:
-            best = victims
-    return best
+            victims = _fewer(residents, fit_check, node, evictions, leaving, count)
+        options.append(victims)
+    return min(options, default=None)
 
 
 def _victims(
@@ -81,7 +82,7 @@ def _victims(
     lost_work: Int64s | None = None,
 ) -> Victims:
     members = tuple(dict.fromkeys(member for eviction in evictions for member in eviction.members))
-    return Victims(node, members, count, victims_key(residents, members, count, lost_work))
+    return Victims(node, members, count, loss_of(residents, members, count, lost_work))
 
 
 def _take_back(
@@ -107,7 +108,7 @@ def _losing_least(
 ) -> Victims:
     """Of the sets of no higher priority than the known one those that lose the least work, or hardly more."""
     node, count, priorities = known.node, known.count, residents.priorities
-    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= known.key[0]]
+    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= known.loss.highest]
     # At least 1: nobody leaves in vain because it loses nothing.
     prices = {id(each): 1 + int(lost_work[list(each.members)].sum()) for each in allowed}
     shares = _shares_of_missing(residents, fit_check, allowed, node, count)
@@ -122,7 +123,7 @@ def _losing_least(
     if isinstance(fit_check, ResourceFit):
         sets.append(_exact_set(fit_check, rate_first, prices, node, count))
     options = [_victims(residents, node, chosen, count, lost_work) for chosen in sets if chosen is not None]
-    return min([known, *options], key=lambda option: option.key)
+    return min([known, *options])
 
 
 def _shares_of_missing(
@@ -177,7 +178,7 @@ def _fewer(
     """The best of the smaller sets of no higher priority, or the known one."""
     best = _victims(residents, node, known, count)
     priorities = residents.priorities
-    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.key[0]]
+    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.loss.highest]
     missing = [amount for amount in fit_check.missing(node, count) if amount > 0]
     columns = [place for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
     freed = {
@@ -211,7 +212,7 @@ def _fewer(
                 continue  # the same set but for a pod that is as good
             left = [amount - less for amount, less in zip(lacking, freed[id(this)], strict=True)]
             if all(amount <= 0 for amount in left):
-                best = min(best, _victims(residents, node, [*chosen, this], count), key=lambda option: option.key)
+                best = min(best, _victims(residents, node, [*chosen, this], count))
             elif len(this.members) < most:
                 search(turn + 1, [*chosen, this], left, most - len(this.members))
 

@@ -51,6 +51,7 @@ class Demand:
         first_increase: int64[N], by how much a first pod increases the potential of each node.
         potential: of nodes for its pods and all that are priced alike.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+        level, worth: its level; int64[pods], what each pod counts for there. ``AssignLevels`` says both.
         weight: how often one pod counts in its price (costs/unscheduled.py). Prices over weights say who comes first.
         lift: what each of its prices has because of priorities, for what a pod counts (costs/unscheduled.py).
         dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
@@ -77,6 +78,8 @@ class Demand:
     arc: Int64s
     first_increase: Int64s
     prices: Int64s
+    level: int
+    worth: Int64s
     dominant_share: float
     constraints: TopologyConstraints
     queue_rank: int
@@ -329,6 +332,8 @@ def demands_of(
             arc=arcs.get(index, no_costs),
             first_increase=increases.get(index, no_costs),
             prices=prices[index],
+            level=0,
+            worth=np.zeros_like(prices[index]),
             dominant_share=dominant_shares[index],
             constraints=constraints.get(index, UNCONSTRAINED),
             queue_rank=queue_ranks[index],

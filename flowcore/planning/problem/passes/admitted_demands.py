@@ -73,4 +73,4 @@ def _reordered(demand: Demand, order: Int64s, required: int, lift: int) -> Deman
     prices[:required] += lift
     pods = demand.group.pods
     group = replace(demand.group, pods=tuple(pods[place] for place in order.tolist()))
-    return replace(demand, group=group, prices=prices)
+    return replace(demand, group=group, prices=prices, worth=demand.worth[order])

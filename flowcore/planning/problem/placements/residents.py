@@ -18,11 +18,9 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import Amounts, non_zero_requests
 from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.planning.plan_key import PRIORITY_OFFSET, Loss
 from flowcore.planning.problem.result import Placement
 
-#: kube-scheduler adds this to each priority, so that fewer victims of low priority are better than many
-#: (framework/preemption pickOneNodeForPreemption).
-PRIORITY_OFFSET = 2**31
 #: So many of the highest priorities are told apart where losses are added up, and those below count alike: solvers
 #: know numbers no longer than that.
 _MOST_TIERS = 4
@@ -181,31 +179,21 @@ def _as_running(placement: Placement) -> RunningPod:
     )
 
 
-#: What kube-scheduler compares nodes by, the smaller the better: PDB violations (none here), highest priority of a
-#: victim, sum of the priorities (or what a policy has summed in their place), number, earliest start of the most
-#: important victims (the later the better).
-VictimsKey = tuple[float, float, float, float]
-
-
-def victims_key(
-    residents: Residents, members: Sequence[int], shared_by: int = 1, lost_work: Int64s | None = None
-) -> VictimsKey:
-    """The key of some victims.
+def loss_of(residents: Residents, members: Sequence[int], pods: int = 1, lost_work: Int64s | None = None) -> Loss:
+    """What it is to lose some residents.
 
     Args:
-        shared_by: for how many pods they leave: their sum and number are divided by it.
+        pods: for how many pods they leave.
         lost_work: int64[V], what is summed in place of priorities; None: priorities.
     """
-    pods = [residents.pods[member] for member in members]
-    if not pods:
-        return (-np.inf, 0.0, 0.0, 0.0)
-    highest = max(pod.priority for pod in pods)
+    lost = [residents.pods[member] for member in members]
+    highest = max((pod.priority for pod in lost), default=-np.inf)
     if lost_work is None:
-        total = sum(pod.priority + PRIORITY_OFFSET for pod in pods)
+        total = sum(pod.priority + PRIORITY_OFFSET for pod in lost)
     else:
         total = int(lost_work[list(members)].sum())
-    earliest = min(pod.started or np.inf for pod in pods if pod.priority == highest)
-    return float(highest), total / shared_by, len(pods) / shared_by, -earliest
+    earliest = min((pod.started or np.inf for pod in lost if pod.priority == highest), default=0.0)
+    return Loss(float(highest), total / pods, len(lost) / pods, -pods, -earliest)
 
 
 def losses_by_priority(priorities: Iterable[int], factor: int) -> dict[int, int]:
