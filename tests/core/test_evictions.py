@@ -18,7 +18,7 @@ from flowcore.costs.network_model import Arc, Network, NetworkCostModel, Network
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Toleration
@@ -43,6 +43,27 @@ def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
     """The same with moves: each pod has room on its next node before it leaves."""
     policies = {MOVES.name: MOVES}
     check_evictions(drawn, run_round(drawn, policies), policies)
+
+
+def test_a_pod_whose_room_a_spread_pod_counts_goes_elsewhere_for_a_higher_one() -> None:
+    """The high pod wants no c in its zone. The low c has its room there, and a pod that counts c is placed beside."""
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selects("c"), ("default",)),))
+    counts = InterPodConstraints(spread=(SpreadConstraint("zone", 1, selects("c")),))
+    pods = [
+        running("leaves", "n1a", 1, labels=(("app", "c"),)),
+        running("stays", "n2b", 1, priority=10, labels=(("app", "c"),), immovable_reason="x"),
+    ]
+    c = (("app", "c"),)
+    pending = [
+        waiting("high", 1, priority=10, signature=PodSignature("default", c, constraints=apart)),
+        waiting("low", 1, signature=PodSignature("default", c)),
+        waiting("counts", 1, priority=10, signature=PodSignature("default", constraints=counts)),
+    ]
+    drawn = snapshot([node("n1a", 4), node("n2b", 6)], pods, pending)
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    assert not result.unplaced
+    assert [each.pod.key for each in result.evictions] == ["default/leaves"]
 
 
 @pytest.mark.parametrize(("cpu", "runs"), [((8,), False), ((6, 8), False), ((8,), True)])

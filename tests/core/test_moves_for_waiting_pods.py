@@ -134,6 +134,22 @@ def test_no_place_of_a_move_relies_on_a_pod_that_waits_for_it() -> None:
     assert not result.evictions
 
 
+def test_no_move_ends_where_the_rule_of_the_pod_that_waits_for_it_holds() -> None:
+    """The waiting pod wants no v in its zone: so the one that moves for it leaves the zone, though n2a has room."""
+    policy = moving()
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selects("v"), ("default",)),))
+    signature = msgspec.structs.replace(running("any", "n1a", 1).signature, constraints=apart)
+    pods = [
+        running("moves", "n1a", 2, labels=(("app", "v"),)),
+        running("stays", "n3b", 2, labels=(("app", "v"),), immovable_reason="x"),
+    ]
+    nodes = [node("n1a", 4), node("n2a", 2), node("n3b", 8)]
+    waits = waiting("w", 3, signature=signature, preempts=False)
+    result = planned(snapshot(nodes, pods, [waits], policy=policy), policy)
+    assert placed(result) == [("w", "n1a")]
+    assert [(each.pod.key, each.to) for each in result.evictions] == [("default/moves", "n3b")]
+
+
 def near(app: str) -> InterPodConstraints:
     """Required affinity to an app, in its zone: the last letter of the node's name."""
     return InterPodConstraints(affinity=(AffinityTerm("zone", selects(app), ("default",)),))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.model.constraint_limits import with_policy_constraints
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import AffinityMatch, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
@@ -61,6 +61,8 @@ class Destinations:
         self._with_leavers = state.snapshot(leavers_stay=True)
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
+        #: Of a waiting pod's signature and another one: whether it wants no such pods near it.
+        self._kept_off: dict[tuple[PodSignature, PodSignature], bool] = {}
         #: By number of the kind of resident, and of the resident.
         self._replacements: dict[int, _Replacements] = {}
         self._of_resident: dict[int, _Replacements] = {}
@@ -183,7 +185,20 @@ class Destinations:
                 else static_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
             )
             known = self._known[key] = plain, allowed
-        return known
+        plain, allowed = known
+        return plain and not self._is_kept_off(signature), allowed
+
+    def _is_kept_off(self, signature: PodSignature) -> bool:
+        """Whether waiting pods that have come want no pods of a signature near them."""
+        state, come = self._state, [other for other, count in self._state.ruled.items() if count]
+        namespaces = state.before.pod_index.namespaces
+        for other in come:
+            if (other, signature) not in self._kept_off:
+                terms = () if other.constraints is None else other.constraints.anti_affinity
+                self._kept_off[other, signature] = any(
+                    AffinityMatch((term,)).includes(signature, namespaces) for term in terms
+                )
+        return any(self._kept_off[other, signature] for other in come)
 
     def reserve(self, resident: int, *, is_move: bool) -> bool:
         """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
@@ -207,6 +222,7 @@ class Destinations:
                 )
             alike = self._of_resident[resident] = self._replacements[key]
         if alike.changes != state.changes:
+            alike.plain, _ = self.allowed(resident)
             nodes = state.changed_since(alike.changes)
             room = np.minimum(state.free_now(nodes), state.free[nodes])
             usable = alike.allowed[nodes] & _enough(room, alike.usage)

@@ -39,7 +39,7 @@ def is_small(problem: Problem, result: RoundResult, candidate: Candidate, waitin
     """Whether all placements of a result may be decided again with the pods that wait.
 
     Not with gangs, queues, networks, volumes or NUMA zones, with pods that replace others or wait for a cheaper node,
-    with policies whose age crosses priorities or that count lost work, and with placements that pods need near them.
+    and with policies whose age crosses priorities or that count lost work.
     """
     if not waiting or len(result.placements) >= _MOST_PODS:
         return False
@@ -54,7 +54,7 @@ def is_small(problem: Problem, result: RoundResult, candidate: Candidate, waitin
         return False
     placed = [problem.demands[numbers[each.pod.key]] for each in result.placements]
     others = [problem.demands[number] for number, _ in coming]
-    return all(_is_simple(problem, demand) for demand in (*placed, *others)) and not any(map(_needs_others, placed))
+    return all(_is_simple(problem, demand) for demand in (*placed, *others))
 
 
 def _is_simple(problem: Problem, demand: Demand) -> bool:
@@ -64,9 +64,3 @@ def _is_simple(problem: Problem, demand: Demand) -> bool:
     counts_lost_work = policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
     claims = pod_class.volumes or pod_class.devices is not None
     return not (claims or has_zones or is_aged or counts_lost_work or demand.waits)
-
-
-def _needs_others(demand: Demand) -> bool:
-    """Whether the pods of a demand may be let in by others that come: then these must come before them."""
-    constraints = demand.group.signature.constraints
-    return constraints is not None and bool(constraints.affinity or constraints.spread)

@@ -155,7 +155,7 @@ class Search:
         """Where pods of a demand fit beside all that is decided."""
         state, this = self._state, self._state.demands[demand]
         # Waiting pods that have come may bring rules about others.
-        ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
+        ruled = state.ruled.total()
         check = self._fit_checks.get((demand, ruled))
         if check is None:
             everybody = state.snapshot(leavers_stay=True) if ruled else state.before

@@ -63,6 +63,7 @@ class Plan:
         domain_counts: what rules between pods count.
         leaving: by number of the resident.
         arrivals: waiting pods that get a node beside residents, in the order of the decisions.
+        ruled: how many of them have rules, by signature.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.
         leaving_by_gang: how many running pods of each gang leave.
         moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
@@ -107,6 +108,7 @@ class Plan:
         self.residents = Residents.of(snapshot, RunningPods(), ()) if residents is None else residents
         self.leaving: dict[int, Leaving] = {}
         self.arrivals: list[Arrival] = []
+        self.ruled: Counter[PodSignature] = Counter()
         self.budgets: Counter[str] = Counter(self.residents.running.budgets)
         self.leaving_by_gang: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
@@ -582,9 +584,14 @@ class Plan:
                 self.arrivals.append(arrival)
             else:
                 self.arrivals.pop()
+            self._count_ruled(arrival, sign)
             self._add_room(node, requests * -sign, now=at_once)
 
         self._do(change)
+
+    def _count_ruled(self, arrival: Arrival, sign: int) -> None:
+        if arrival.pod.signature.constraints is not None:
+            self.ruled[arrival.pod.signature] += sign
 
     def stay(self, resident: int) -> None:
         """A resident that was to leave stays."""
@@ -605,6 +612,7 @@ class Plan:
                 if arrival.pod.key in keys:
                     amounts = self.demands[arrival.demand].requests * sign
                     self._add_room(arrival.node, amounts, now=arrival.at_once)
+                    self._count_ruled(arrival, -sign)
             self.arrivals = [arrival for arrival in before if sign < 0 or arrival.pod.key not in keys]
             for resident, leaving in left_before.items():
                 for_pods = tuple(key for key in leaving.for_pods if sign < 0 or key not in keys)
