@@ -190,15 +190,15 @@ class Destinations:
 
     def _is_kept_off(self, signature: PodSignature) -> bool:
         """Whether waiting pods that have come want no pods of a signature near them."""
-        state, come = self._state, [other for other, count in self._state.ruled.items() if count]
-        namespaces = state.before.pod_index.namespaces
-        for other in come:
-            if (other, signature) not in self._kept_off:
-                terms = () if other.constraints is None else other.constraints.anti_affinity
-                self._kept_off[other, signature] = any(
+        namespaces = self._state.before.pod_index.namespaces
+        arrived = [ruled for ruled, count in self._state.ruled.items() if count]
+        for ruled in arrived:
+            if (ruled, signature) not in self._kept_off:
+                terms = () if ruled.constraints is None else ruled.constraints.anti_affinity
+                self._kept_off[ruled, signature] = any(
                     AffinityMatch((term,)).includes(signature, namespaces) for term in terms
                 )
-        return any(self._kept_off[other, signature] for other in come)
+        return any(self._kept_off[ruled, signature] for ruled in arrived)
 
     def reserve(self, resident: int, *, is_move: bool) -> bool:
         """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
