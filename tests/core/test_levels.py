@@ -37,8 +37,6 @@ ALL = sorted(path.stem for path in DUMPS.glob("*.json"))
 GANGS = [name for name in ALL if "gang" in name]
 #: The aged pod runs in the next round, in which a pod of a higher priority may preempt it.
 CROSSES = "repro-aging-crosses"
-#: A gang is placed, and a pod of a higher priority that waits beside it may preempt it in the next round.
-EVICTED_AGAIN = "inversion-gang"
 #: Here age decides and not numbers: one pod that has waited for days is dearer to leave than some new ones.
 AGED = ("prio-waits-1-18",)
 
@@ -63,16 +61,7 @@ def test_of_equal_pods_the_older_one_is_placed(name: str) -> None:
     assert younger_before_older(plan_of(name)) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(name for name in ALL if name not in (CROSSES, EVICTED_AGAIN)),
-        pytest.param(
-            EVICTED_AGAIN,
-            marks=pytest.mark.xfail(reason="placements of a gang do not give their room back yet", strict=True),
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in ALL if name != CROSSES])
 def test_what_is_placed_is_not_evicted_in_the_next_round(name: str) -> None:
     """The plan is carried out and a minute passes."""
     scenario = scenario_of(name)

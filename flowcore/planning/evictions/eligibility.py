@@ -106,17 +106,18 @@ class Eligibility:
         """
         residents, pods = self._residents, self._residents.pods
         here = [resident for resident in residents.on(node) if self.may_leave(resident, priority)]
-        possible, gangs = list[PossibleEviction](), dict[str, list[int]]()
+        possible, gangs = list[PossibleEviction](), list[str]()
         for resident in here:
             gang = pods[resident].gang
             if gang:
-                gangs.setdefault(gang, []).append(resident)
+                gangs.append(gang)
             if not gang or self.surplus(gang) > 0:
                 possible.append(PossibleEviction((resident,), (resident,)))
-        for gang, those in gangs.items():
+        for gang in dict.fromkeys(gangs):
             members = tuple(member for member in residents.by_gang[gang] if member not in self._state.leaving)
+            those = tuple(member for member in members if int(residents.nodes[member]) == node)
             if self.surplus(gang) < len(those) and all(self.may_leave(member, priority) for member in members):
-                possible.append(PossibleEviction(members, tuple(those), is_gang=True))
+                possible.append(PossibleEviction(members, those, is_gang=True))
         if gangs:
             priorities = residents.priorities
             possible.sort(

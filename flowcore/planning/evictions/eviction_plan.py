@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -35,7 +35,13 @@ from flowcore.planning.evictions.search.leavers import prices_beside, resident_r
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.take_back import take_back
-from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
+from flowcore.planning.evictions.waiting import (
+    Waiting,
+    affordable,
+    restrict_to_gang_domains,
+    waiting_after,
+    waiting_again,
+)
 from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
@@ -135,7 +141,7 @@ class _EvictionRound:
         self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
         waiting = waiting_after(problem, result)
-        restricted = restrict_to_gang_domains(problem, result, waiting)
+        restricted = restrict_to_gang_domains(problem, result)
         self._waiting, demands = affordable(problem, candidate, waiting, restricted)
         highest = max(map(self._highest, self._waiting), default=-(2**31))
         self._dependents = Dependents(result.placements, result.after.pod_index.namespaces)
@@ -192,7 +198,7 @@ class _EvictionRound:
             self._place_level(search, tuple(level), is_last=priority == self._waiting[-1].priority)
         groups |= {
             pod.key: waiting
-            for waiting in self._waiting
+            for waiting in (*self._waiting, *self._again(self._state.residents.placements))
             if waiting.group >= 0
             for _, pods in waiting.demands
             for pod in pods
@@ -221,7 +227,7 @@ class _EvictionRound:
         """Pods leave for nodes that cost less, but for those that may take a pod which still waits."""
         state, problem = self._state, self._problem
         arrived = state.arrived
-        waiting = {each.pod.key for each in self._first.unplaced} | {pod.key for pod in self._revoked}
+        waiting = {each.pod.key for each in self._first.unplaced} | {each.pod.key for each in self._revoked}
         kept = np.zeros(len(state.free), dtype=np.bool_)
         for demand in problem.demands:
             if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
@@ -314,11 +320,10 @@ class _EvictionRound:
 
     def _place(self, search: Search, waiting: Waiting) -> None:
         """Places what waits."""
-        arrived = self._state.arrived
         if waiting.group < 0:
             ((demand, pods),) = waiting.demands
             policy, now = self._policy(demand), self._problem.snapshot.now
-            left = [pod for pod in pods if pod.key not in arrived]
+            left = self._left(waiting, pods)
             may_evict = self._any_evictable(waiting)
             preempting = [pod for pod in left if may_evict and may_preempt(pod, policy, now)]
             others = [pod for pod in left if not (may_evict and may_preempt(pod, policy, now))]
@@ -327,7 +332,7 @@ class _EvictionRound:
                 search.place_all(demand, others, preempts=False)
             return
         preempts = self._any_evictable(waiting) and self._may_all_preempt(waiting)
-        if waiting.demands[0][1][0].key in arrived:
+        if not self._left(waiting, waiting.demands[0][1]):
             return
         if waiting.needs_domain:
             place_in_domains(self._problem, self._state, search, self._tries, waiting, preempts=preempts)
@@ -335,6 +340,11 @@ class _EvictionRound:
         checkpoint = self._state.checkpoint()
         if not all(search.place_all(demand, pods, preempts=preempts) == len(pods) for demand, pods in waiting.demands):
             self._state.roll_back(checkpoint)
+
+    def _left(self, waiting: Waiting, pods: Sequence[PendingPod]) -> list[PendingPod]:
+        """Pods of what waits that have no node yet; of a gang that is taken back none beyond those that it needs."""
+        arrived, absent = self._state.arrived, self._absent if waiting.group < 0 else ()
+        return [pod for pod in pods if pod.key not in arrived and not (absent and self._group_of(pod) in absent)]
 
     def _any_evictable(self, waiting: Waiting) -> bool:
         """Whether there is anybody who could be evicted for it: by preemption, or for the share of its queue."""
@@ -361,20 +371,37 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> None:
         """Places pods whose room goes to others somewhere else."""
-        arrived = self._state.arrived
-        for pod in [pod for pod in self._revoked if pod.key not in arrived]:
-            demand = self._demand_of[pod.key]
-            search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
+        for waiting in self._again(self._revoked):
+            self._place(search, waiting)
 
     @property
-    def _revoked(self) -> list[PendingPod]:
-        """Pods that the first part placed and whose room goes to others."""
+    def _revoked(self) -> list[Placement]:
+        """Placements of the first part whose room goes to others."""
         state = self._state
         return [
-            state.residents.placement(resident).pod
-            for resident, leaving in state.leaving.items()
-            if leaving.kind is None
+            state.residents.placement(resident) for resident, leaving in state.leaving.items() if leaving.kind is None
         ]
+
+    def _again(self, placements: Iterable[Placement]) -> list[Waiting]:
+        return waiting_again(self._problem, placements, self._demand_of)
+
+    @cached_property
+    def _placed_gangs(self) -> dict[str, int]:
+        """By name of each gang that may be taken back, a resident that it needs."""
+        residents, first = self._state.residents, self._state.residents.running_count
+        return {
+            placement.atomic_group: resident
+            for resident, placement in enumerate(residents.placements, start=first)
+            if placement.atomic_group and not placement.optional
+        }
+
+    @property
+    def _absent(self) -> set[str]:
+        """Names of the gangs that are taken back, and that have no other nodes."""
+        state = self._state
+        gone = {name for name, resident in self._placed_gangs.items() if resident in state.leaving}
+        arrived = state.arrived if gone else set()
+        return {name for name in gone if state.residents.pods[self._placed_gangs[name]].key not in arrived}
 
     def _placed_before(self) -> list[tuple[int, PendingPod, int]]:
         """Pods of a small round that have a node before others leave: demand, pod and number of its placement."""
@@ -432,11 +459,12 @@ class _EvictionRound:
                 for rule in self._dependents.rules(residents.pods[resident].signature):
                     for placement in self._dependents.by_rule[rule]:
                         number = self._resident_of[placement.pod.key]
-                        if number not in state.leaving:
-                            state.let_leave(number, EvictionKind.PREEMPTION, state.leaving[resident].for_pods)
-                            self._anew.add(placement.pod.key)
-                            node = int(residents.nodes[number])
-                            state.arrive(placement.pod, self._demand_of[placement.pod.key], node)
+                        gang = residents.by_gang.get(residents.pods[number].gang, (number,))
+                        for member in [each for each in gang if each not in state.leaving]:
+                            state.let_leave(member, EvictionKind.PREEMPTION, state.leaving[resident].for_pods)
+                            pod = residents.placement(member).pod
+                            self._anew.add(pod.key)
+                            state.arrive(pod, self._demand_of[pod.key], int(residents.nodes[member]))
 
     @cached_property
     def _resident_of(self) -> dict[str, int]:
@@ -449,19 +477,14 @@ class _EvictionRound:
         state = self._state
         if not state.changed:
             return
-        for waiting in self._waiting:
+        for waiting in (*self._waiting, *self._again(self._revoked)):
             checkpoint = state.checkpoint()
-            arrived = state.arrived
             for demand, pods in waiting.demands:
-                left = [pod for pod in pods if pod.key not in arrived]
+                left = self._left(waiting, pods)
                 placed = search.fill(demand, left)
                 if waiting.group >= 0 and (placed < len(left) or waiting.needs_domain):
                     state.roll_back(checkpoint)
                     break
-        arrived = state.arrived
-        for pod in self._revoked:
-            if pod.key not in arrived:
-                search.fill(self._demand_of[pod.key], [pod])
 
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now
@@ -485,7 +508,11 @@ class _EvictionRound:
         state = self._state
         order = order_arrivals(state)
         while True:
-            arrival = first_rejected(state, order) or self._first_without_place(search.destinations)
+            arrival = (
+                first_rejected(state, order)
+                or self._first_without_place(search.destinations)
+                or self._first_without_gang()
+            )
             if arrival is None:
                 return order
             waiting = groups.get(arrival.pod.key)
@@ -504,6 +531,11 @@ class _EvictionRound:
             if not len(destinations.passing(resident, np.array([leaving.to], dtype=np.int64))):
                 return waiting
         return None
+
+    def _first_without_gang(self) -> Arrival | None:
+        """The first arrival that is nothing without its gang, which is taken back; None: none."""
+        absent = self._absent
+        return next((each for each in self._state.arrivals if absent and self._group_of(each.pod) in absent), None)
 
     def _passes_all(self) -> bool:
         """Whether every filter passes for all that comes, in its order."""
@@ -546,7 +578,10 @@ class _EvictionRound:
         unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
         victims = waited_for(state, order)
         placements, unplaced, instead = _older_stay(
-            self._placements(kept, groups, order, victims), unplaced, revoked, self._demand_of
+            self._placements(kept, groups, order, victims),
+            unplaced,
+            {each.pod.key for each in self._revoked if not each.atomic_group},
+            self._demand_of,
         )
         cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
         return replace(
@@ -601,10 +636,8 @@ class _EvictionRound:
 
     def _group_of(self, pod: PendingPod) -> str:
         """The atomic group of a pod; "": it is in none."""
-        if not pod.gangs:
-            return ""
-        demand, groups = self._demand_of[pod.key], self._problem.atomic_groups
-        number = int(groups.group_of[demand][self._problem.demands[demand].group.pods.index(pod)])
+        groups = self._problem.atomic_groups
+        number = groups.number_of(self._problem.demands, self._demand_of[pod.key], pod)
         return "" if number < 0 else groups.all[number].name
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
@@ -616,6 +649,8 @@ class _EvictionRound:
         first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
         others = f"{first} and {len(for_pods) - 1} others" if len(for_pods) > 1 else first
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
+        if placement.atomic_group:
+            text = f"Room of its gang goes to {others} of a higher priority."
         if placement.pod.key in self._anew:
             text = f"Its rules close {placement.node}, as others give their room to {others} of a higher priority."
         return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
@@ -659,7 +694,7 @@ def _older_stay(
     And by key of each pod that is not placed any more that of the pod that is placed instead.
 
     Args:
-        revoked: keys of the pods whose room goes to others.
+        revoked: keys of the pods in no gang whose room goes to others.
     """
     kept, waiting = list(placements), list(unplaced)
     instead: dict[str, str] = {}

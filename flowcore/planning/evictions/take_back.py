@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.running_pods import EvictionKind
@@ -39,9 +39,9 @@ def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     for resident in order:
         if resident in done:
             continue
-        eviction = _together(state, resident)
+        eviction = _together(state, resident, arrived)
         done.update(eviction)
-        if not _enough(state, eviction, asked):
+        if not eviction or not _enough(state, eviction, asked):
             continue
         before = state.checkpoint()
         for member in reversed(eviction):
@@ -53,12 +53,17 @@ def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     return any_stays
 
 
-def _together(state: Plan, resident: int) -> Sequence[int]:
-    """Residents that stay together: a gang that leaves as a whole does."""
-    residents = state.residents
-    name = residents.pods[resident].gang
+def _together(state: Plan, resident: int, arrived: Collection[str]) -> Sequence[int]:
+    """Residents that stay together: a gang that leaves as a whole does. None: it is nothing before its gang stays."""
+    residents, pods = state.residents, state.residents.pods
+    name = residents.gang_of(resident)
+    if name and not residents.is_running(resident):
+        needed = [member for member in residents.by_gang[name] if pods[member].gang and member in state.leaving]
+        if pods[resident].gang:
+            return needed
+        return () if any(pods[member].key not in arrived for member in needed) else (resident,)
     gang = residents.running.gangs.get(name)
-    if gang is None or not residents.is_running(resident):
+    if gang is None:
         return (resident,)
     if gang.whole or gang.running - state.leaving_by_gang[name] + 1 < gang.min_member:
         return [member for member in residents.by_gang[name] if member in state.leaving]

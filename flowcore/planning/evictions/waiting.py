@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
-from flowcore.planning.problem.result import RoundResult
+from flowcore.planning.problem.result import Placement, RoundResult
 from flowcore.planning.problem.waiting import waiting_demands
 
 
@@ -68,15 +68,38 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
     return waiting
 
 
-def restrict_to_gang_domains(problem: Problem, result: RoundResult, waiting: Sequence[Waiting]) -> tuple[Demand, ...]:
-    """The demands; where a result places pods of a gang in a topology domain, those that wait are kept to it."""
+def waiting_again(problem: Problem, placements: Iterable[Placement], demand_of: Mapping[str, int]) -> list[Waiting]:
+    """Pods of placements that are taken back: gangs first, each as a whole, and of each the most important.
+
+    Args:
+        demand_of: number of the demand of each pod, by key.
+    """
+    alone, members = list[Waiting](), dict[int, dict[int, list[PendingPod]]]()
+    for placement in placements:
+        pod, number = placement.pod, demand_of[placement.pod.key]
+        if placement.atomic_group and not placement.optional:
+            group = problem.atomic_groups.number_of(problem.demands, number, pod)
+            members.setdefault(group, {}).setdefault(number, []).append(pod)
+        else:
+            alone.append(Waiting(pod.pod_class.priority, 0.0, ((number, (pod,)),)))
+    gangs = []
+    for group, demands in members.items():
+        entries = tuple((number, tuple(demands[number])) for number in problem.by_size if number in demands)
+        priority = min(problem.demands[number].group.pod_class.priority for number in demands)
+        # One that was in a domain is kept to it: ``restrict_to_gang_domains``.
+        gangs.append(Waiting(priority, 0.0, entries, group))
+    return sorted((*gangs, *alone), key=lambda entry: -entry.priority)
+
+
+def restrict_to_gang_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
+    """The demands; where a result places pods of a gang in a topology domain, all of its pods are kept to it."""
     snapshot = problem.snapshot
     if not any(gang.topology_key for gang in snapshot.gangs.values()):
         return problem.demands
     homes = {name: placement.node for placement in result.placements for name in placement.pod.gangs}
     demands = list(problem.demands)
-    for number in {number for waiter in waiting for number, _ in waiter.demands}:
-        for name in demands[number].group.pods[0].gangs:
+    for number, demand in enumerate(problem.demands):
+        for name in demand.group.pods[0].gangs:
             gang = snapshot.gangs.get(name)
             if gang is not None and gang.topology_key and name in homes:
                 codes = snapshot.table.column(gang.topology_key).codes

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.connected_components import connected_components
@@ -93,6 +93,10 @@ class AtomicGroups:
     all: tuple[AtomicGroup, ...]
     group_of: tuple[Int64s, ...]
     needed: tuple[Bools, ...]
+
+    def number_of(self, demands: Sequence[Demand], demand: int, pod: PendingPod) -> int:
+        """Number of the group of a pod of a demand; -1: none."""
+        return int(self.group_of[demand][demands[demand].group.pods.index(pod)]) if pod.gangs else -1
 
     def placement_order(self, demand: int, admitted: Bools) -> Int64s:
         """int64[P]: places in a demand's group of the pods that may be placed, needed pods first.

@@ -138,12 +138,20 @@ class Residents:
 
     @cached_property
     def by_gang(self) -> dict[str, tuple[int, ...]]:
-        """Running pods of each gang."""
+        """Pods of each gang, by ``gang_of``."""
         gangs: dict[str, list[int]] = {}
-        for resident, pod in enumerate(self.pods[: self.running_count]):
-            if pod.gang:
-                gangs.setdefault(pod.gang, []).append(resident)
+        for resident in range(len(self.pods)):
+            if name := self.gang_of(resident):
+                gangs.setdefault(name, []).append(resident)
         return {name: tuple(members) for name, members in gangs.items()}
+
+    def gang_of(self, resident: int) -> str:
+        """The gang of a resident; "": none.
+
+        A gang that is placed leaves as a whole, but those that it does without may leave alone: ``pods`` has no gang
+        for these.
+        """
+        return self.pods[resident].gang if self.is_running(resident) else _placed_gang(self.placement(resident))
 
     @property
     def running_count(self) -> int:
@@ -176,7 +184,13 @@ def _as_running(placement: Placement) -> RunningPod:
         started=np.inf,
         policy=pod.policy,
         queue=pod.queue,
+        gang="" if placement.optional else _placed_gang(placement),
     )
+
+
+def _placed_gang(placement: Placement) -> str:
+    """Another name than that of its gang: pods that run and pods that are placed leave each by themselves."""
+    return f"placed {placement.atomic_group}" if placement.atomic_group else ""
 
 
 def loss_of(residents: Residents, members: Sequence[int], pods: int = 1, lost_work: Int64s | None = None) -> Loss:
