@@ -49,6 +49,26 @@ def test_a_gang_that_comes_gives_way_to_a_pod_of_a_higher_priority() -> None:
     assert [each.pod.key for each in planned.result.evictions] == ["shop/runs"]
 
 
+def test_a_budget_that_lets_one_pod_go_lets_the_right_one_go_for_a_gang() -> None:
+    """Pod by pod the lesser one leaves for the first pod of the gang, and then none may leave for the second."""
+    drawn = snapshot_of(
+        [node("n1"), node("n2")],
+        [
+            running("small", "n1", 2, labels=(("app", "a"),)),
+            running("keep", "n1", 2, priority=100),
+            running("large", "n2", 4, priority=5, labels=(("app", "a"),)),
+        ],
+        [waiting(f"w-{number}", 2, priority=50, gangs=("w",)) for number in range(2)],
+        [DisruptionBudget("default", "one", selects("a"), 1)],
+        gangs=[Gang("w", 2)],
+        now=20.0,
+    )
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    assert not result.unplaced
+    assert [each.pod.key for each in result.evictions] == ["default/large"]
+
+
 def test_no_set_that_may_leave_for_an_urgent_pod_is_better() -> None:
     """By the highest priority, then the sum of the priorities: with gangs, some of which leave whole, and budgets."""
     evicting = 0

@@ -27,6 +27,7 @@ from flowcore.planning.plan_key import Loss
 from flowcore.planning.problem.placements.decisions import Checkpoint
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import loss_of
+from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes of a demand that an integer program may use.
@@ -227,7 +228,9 @@ class Search:
         if preempts and any(self._counts_lost_work(demand) for demand, _, _ in demands):
             return
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
-        if not (self._moves.any or (preempts and state.changed and not one_pod)):
+        # Pods of a group that come one after the other are rolled back: nothing is decided, though it may have room.
+        may_gain = preempts and not one_pod and (state.changed or self._any_group_may_fit(demands, priority))
+        if not (self._moves.any or may_gain):
             return
         may_leave = self._moves.mask(priority)
         if preempts:
@@ -247,6 +250,20 @@ class Search:
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
+
+    def _any_group_may_fit(self, demands: Sequence[tuple[int, Sequence[PendingPod], int]], priority: int) -> bool:
+        """Whether an atomic group has a place for each of its pods once all have left that may leave for a priority.
+
+        Args:
+            demands: as in ``improve``.
+        """
+        state, groups = self._state, {group for _, _, group in demands if group >= 0}
+        for demand, pods, group in demands:
+            if group in groups:
+                room = self.emptied(priority, preempts=True)[self.fit_check(demand).possible]
+                if count_fitting(state.demands[demand].requests, room).sum() < len(pods):
+                    groups.discard(group)
+        return bool(groups)
 
     def improve_group(
         self,
