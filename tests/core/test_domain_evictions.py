@@ -143,6 +143,14 @@ def test_the_rack_with_fewest_victims(first: bool) -> None:  # noqa: FBT001
     }
 
 
+def test_the_rack_that_a_gang_prefers() -> None:
+    """Of plans with as many victims it takes the one in one rack."""
+    tree: Tree = {"a": {"a1": [[1]], "a2": [[1], [1]]}}
+    pending = [waiting(f"w{place}", 1, priority=URGENT, gangs=("g",)) for place in range(2)]
+    gang = Gang("g", 2, topology_key="block", preferred=(("block, rack", ""),))
+    assert racks(planned(cluster(tree, pending, [gang]))) == {"a2": 2}
+
+
 def test_slices_that_share_a_rack_share_its_victims() -> None:
     """One large pod leaves for both, and not a small one for the first."""
     tree: Tree = {"a": {"a1": [[1, 2]]}}

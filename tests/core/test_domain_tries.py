@@ -150,7 +150,7 @@ def test_each_group_is_in_turn_in_some_round() -> None:
         shared = DomainTries(keys, 1, turn_of(1e9 + 10.0 * number))
         shared.use(0, 10**6)
         shared.use(1, 10**6)
-        turns.update(group for group in keys if shared.begin(group))
+        turns.update(group for group in keys if shared.left(group))
     assert turns.keys() == set(range(2, 7))
     assert 250 < turns[6] < 350
     assert all(30 < turns[number] < 70 for number in range(2, 6))
@@ -158,7 +158,7 @@ def test_each_group_is_in_turn_in_some_round() -> None:
 
 def test_large_clusters_have_fewer_tries() -> None:
     """Each takes longer there."""
-    small, large = (DomainTries({0: "default/w"}, objects, 0).begin(0) for objects in (1_000, 100_000))
+    small, large = (DomainTries({0: "default/w"}, objects, 0).left(0) for objects in (1_000, 100_000))
     assert small > large > 0
 
 

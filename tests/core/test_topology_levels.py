@@ -119,6 +119,13 @@ def test_a_block_with_room_for_all_pods_and_not_for_all_slices(others: int) -> N
     assert racks(result) == {"z1": 4, "z2": 4}
 
 
+def test_the_only_rack_that_holds_the_gang_may_be_the_last() -> None:
+    """By amounts each rack holds its pods of three, three and two cores, and only those of the last one find nodes."""
+    waiting = [*ranked("large", 2, "g", cores=3), *ranked("small", 1, "g", cores=2)]
+    tree: Tree = {"a": {**{f"a{at:02}": [4, 4] for at in range(20)}, "z": [3, 3, 2]}}
+    assert racks(plan_and_check(with_gangs(tree, waiting, Gang("g", 3, topology_key="rack")))) == {"z": 3}
+
+
 def test_a_pod_that_nobody_needs_rules_out_no_domain() -> None:
     """The gang within has a pod more than it needs, which fits no node."""
     waiting = [*ranked("g", 4, "wide", "g"), *ranked("large", 1, "wide", "g", cores=100)]

@@ -15,7 +15,6 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.domains import place_in_domains
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
@@ -27,6 +26,7 @@ from flowcore.planning.evictions.order import (
     waited_for,
 )
 from flowcore.planning.evictions.revocation import Dependents, revocable
+from flowcore.planning.evictions.room_in_domains import place_in_domains
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
 from flowcore.planning.evictions.rules.lasting_rules import LastingRules

@@ -21,6 +21,8 @@ from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.reasons.kept_domains import nodes_of_domain
+from flowcore.rules.topology.domains import Domains
 
 #: Classes of pods to come that a round judges. Each is a question to all filters about all nodes.
 _MOST_CLASSES = 64
@@ -111,13 +113,10 @@ class _Starting:
         return may_fit and self._let_in(members[: gang.min_placed])
 
     def _may_fit(self, gang: Gang, members: Sequence[PendingPod]) -> bool:
-        column = self._snapshot.table.column(gang.topology_key) if gang.topology_key else None
-        domains = np.zeros(len(self._snapshot.table.nodes), dtype=np.int64) if column is None else column.codes
-        if column is not None and gang.domain:
-            code = column.values.index(gang.domain) if gang.domain in column.values else -2
-            domains = np.where(domains == code, 0, -1)
-        known = domains >= 0
-        room = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.int64)
+        table = self._snapshot.table
+        domains = Domains.unordered(gang.topology_key, table) if gang.topology_key else Domains.whole(table)
+        nodes = nodes_of_domain(gang, table) if gang.topology_key and gang.domain else domains.labelled
+        room = np.zeros(domains.count + 1, dtype=np.int64)
         for pod_class, count in Counter(
             msgspec.structs.replace(pod.pod_class, devices=None) for pod in members
         ).items():
@@ -125,10 +124,8 @@ class _Starting:
                 if len(self._rooms) == _MOST_CLASSES:
                     return True
                 self._rooms[pod_class] = _room(pod_class, self._snapshot)
-            of_class = np.zeros_like(room)
-            np.add.at(of_class, domains[known], self._rooms[pod_class][known])
-            room += np.minimum(of_class, count)
-        return int(room.max(initial=0)) >= gang.min_placed
+            room += np.minimum(domains.totals(np.where(nodes, self._rooms[pod_class], 0)), count)
+        return int(room.max()) >= gang.min_placed
 
 
 def _as_judged(pod_class: PodClass) -> PodClass:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.methods.domain_search import DomainSearch
+from flowcore.planning.methods.domain_search import DomainSearch, FreeRoom
 from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -231,22 +231,20 @@ class AdmissionRun:
     def _place_in_domains(self, group: int) -> None:
         """Finds domains in which all pods that a group needs are placed."""
         self._tries = self._tries or DomainTries.for_all(self._problem)
-        atomic_group, most = self._problem.atomic_groups.all[group], self._tries.begin(group)
-        search = DomainSearch(
-            self._problem, atomic_group, self._demands, self._capacity, self._fit_counts_of, most, self._limit(group)
-        )
+        limit = self._limit(group)
+        builder = FreeRoom(self._problem, group, self._demands, self._capacity, self._fit_counts_of, limit)
+        search = DomainSearch(self._problem, group, builder, self._tries)
         placed = search.run()
-        self._tries.use(group, search.in_vain)
-        if placed is None and search.is_short and atomic_group.needs_domain:
-            self.put_off.add(group)
-        elif placed is None and search.is_short:
-            self._place_by_cost(group)  # no gang waits for what it prefers
         if placed is None:
+            if search.is_short and self._problem.atomic_groups.all[group].needs_domain:
+                self.put_off.add(group)
+            elif search.is_short:
+                self._place_by_cost(group)  # no gang waits for what it prefers
             return
-        self._capacity = placed.capacity
         self._commits += placed.commits
-        for index, demand in placed.demands.items():
-            self._demands[index], self._restricted = demand, None
+        for index, nodes in placed.nodes.items():
+            demand = self._demands[index] = self._demands[index].restricted_to(nodes)
+            self._restricted = None
             self._fit_counts.pop(index, None)
             self._exhausted[index] = not demand.counts.any()
         self._admitted[group] = True

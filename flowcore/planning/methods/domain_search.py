@@ -2,24 +2,30 @@
 
 The gang with most pods chooses first, then those within it: a gang of a block before its slices of a rack. The pods of
 a gang that is the last to choose for them are placed at once, so that two slices do not choose a rack that has room for
-one. Of the domains with room a gang takes the one where least is left over: so others stay whole.
+one. Where a slice finds nothing, the one before it chooses again. Of the plans that are tried the one stays for which
+fewest running pods leave; where nobody may leave that is the first one. Of the domains with room a gang takes the one
+where least is left over: so others stay whole.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Checkpoint, Commit, Decisions
 from flowcore.planning.problem.placements.domain_room import (
+    DomainRoom,
     Members,
     Need,
     by_turns,
@@ -32,233 +38,330 @@ from flowcore.planning.problem.placements.domain_room import (
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import added_cost
+from flowcore.rules.reasons.kept_domains import nodes_in
 from flowcore.rules.topology.domains import Domains
 
-#: Domains that are really tried for a gang at each of its levels, the likeliest first.
-_MOST_TRIES: Final = 8
-#: Placements that are tried beside one for each gang: within one domain of the widest gang, and in all.
-_TRIES_WITHIN, _TRIES_IN_ALL = 32, 100
+#: Domains that are tried for a gang at each of its levels, the likeliest first; of one gang alone, once it has a plan.
+_MOST_DOMAINS: Final = 8
+#: Choices within one domain of the widest gang, beside one for each gang.
+_TRIES_WITHIN: Final = 32
 #: Domains that differ by less than this per pod in what the pods' authors prefer are alike: a tenth of a node's cost.
 _ALIKE: Final = 100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedGroup:
-    """The pods that an atomic group needs, placed.
+class Builder(Protocol):
+    """Puts pods on nodes for the search, on room that is free or that running pods leave.
 
     Attributes:
-        demands: those that are kept to domains now, by number.
-        commits: the placements.
-        capacity: what they leave free.
+        plan: changes with each placement; the search takes them back.
+        cheapest: whether a gang takes the cheapest domains, or none.
     """
 
-    demands: Mapping[int, Demand]
-    commits: tuple[Commit, ...]
-    capacity: Plan
+    plan: Plan
+    cheapest: bool
+
+    def demand(self, number: int) -> Demand:
+        """A demand with what each node costs."""
+        ...
+
+    def room(self) -> DomainRoom:
+        """What there is beside the plan as it is now."""
+        ...
+
+    def losses(self, needs: Sequence[Need], domains: Domains) -> tuple[Float64s, ...]:
+        """float64[D] each: what it is to lose the running pods of each domain that leave, what counts least first."""
+        ...
+
+    def place(self, numbers: Sequence[int], kept: Mapping[int, Bools]) -> Sequence[Commit] | None:
+        """Places what the group needs of some demands; None: not all fits. Commits that the plan has not noted itself.
+
+        Args:
+            kept: demand -> bool[N], nodes that its pods are kept to.
+        """
+        ...
+
+    def key(self, start: Checkpoint, commits: Sequence[Commit]) -> PlanKey | None:
+        """Of what was placed since a checkpoint; None: that is worth less than to wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """A way to place what an atomic group needs.
+
+    Attributes:
+        nodes: demand -> bool[N], nodes that its pods are kept to; a demand of no gang that chooses is left out.
+        commits: as the builder gave them.
+    """
+
+    key: PlanKey
+    decisions: Decisions
+    nodes: Mapping[int, Bools]
+    commits: Sequence[Commit]
 
 
 class DomainSearch:
     """One search, for one atomic group.
 
     Attributes:
-        in_vain: choices that were tried and led to nothing.
-        is_short: whether a choice was not tried for the tries that other groups have used.
+        is_short: whether a choice was not tried as there are too few tries.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        group: AtomicGroup,
-        demands: Sequence[Demand],
-        capacity: Plan,
-        fit_counts: Callable[[int], Int64s],
-        most: int,
-        limit: int | None = None,
-    ) -> None:
-        """Begins with what is placed.
+    def __init__(self, problem: Problem, number: int, builder: Builder, shared: DomainTries) -> None:
+        """Begins with the plan of the builder.
 
         Args:
-            demands: of the problem, by number; those of admitted groups are kept to their domains.
-            capacity: what is free. It stays as it is.
-            fit_counts: of a demand int64[N], how many of its pods fit each node now.
-            most: choices that may be tried beside one for each gang; 0: none is tried.
-            limit: what the pods must cost less than; None: whatever they cost.
+            number: of the group.
+            shared: the tries of the round.
         """
-        self._limit = limit
-        self._problem, self._group, self._capacity, self._fit_counts = problem, group, capacity, fit_counts
-        self._start = {number: demands[number] for number in group.demands}
+        self._problem, self._number, self._builder, self._shared = problem, number, builder, shared
+        self._group = problem.atomic_groups.all[number]
         #: Gangs that choose, each with its pods by demand.
-        self._gangs = by_turns(group, self._start, lambda gang: gang.chooses_domain)
-        last = {number: place for place, (_, members) in enumerate(self._gangs) for number in members}
+        self._gangs = by_turns(self._group, problem.demands)
+        last = {demand: place for place, (_, members) in enumerate(self._gangs) for demand in members}
         #: For each of them, and in the end for no gang: demands that are placed once it has chosen, large ones first.
         self._due = [
-            sorted(
-                (number for number in group.required if last.get(number, len(self._gangs)) == place),
-                key=lambda number: -self._start[number].dominant_share,
-            )
+            [
+                demand
+                for demand in sorted(self._group.required, key=lambda each: -problem.demands[each].dominant_share)
+                if last.get(demand, len(self._gangs)) == place
+            ]
             for place in range(len(self._gangs) + 1)
         ]
-        #: Placements that may still be tried: within the domain of the widest gang, and in all.
-        self._left, self._left_in_all = 0, min(most, _TRIES_IN_ALL) + len(self._gangs) if most else 0
-        self._may_be_short = most < _TRIES_IN_ALL
-        self.in_vain, self.is_short = 0, False
+        self._start = builder.plan.checkpoint()
+        self._best: PlacedGroup | None = None
+        #: Demand -> bool[N], nodes that it is kept to by the gangs that have chosen.
+        self._kept: dict[int, Bools] = {}
+        #: What is asked, where it is asked -> choices that were tried for a slice that asks the same.
+        self._tried: dict[object, set[bytes]] = {}
+        #: Choices before there was a plan, and after it; how many may be tried of each, and how many of both for now.
+        self._to_find = self._for_better = self._most_within = 0
+        self._most_to_find, self._most_for_better = shared.left(number), shared.left(number, better=True)
+        if self._most_to_find:
+            self._most_to_find += len(self._gangs)
+        self.is_short = False
 
     def run(self) -> PlacedGroup | None:
-        """The pods placed; None: no domains were found for them."""
-        return self._choose(0, PlacedGroup({}, (), self._capacity))
+        """The best way that was found, which the plan has now; None: there is none, and the plan is as it was."""
+        plan = self._builder.plan
+        self._choose(0, ())
+        plan.roll_back(self._start)
+        # A plan has one try for each gang at least.
+        self._shared.use(self._number, self._to_find - (len(self._gangs) if self._best else 0))
+        self._shared.use(self._number, self._for_better, better=True)
+        if self._best is not None:
+            plan.redo(self._best.decisions)
+        return self._best
 
-    def _choose(self, place: int, before: PlacedGroup) -> PlacedGroup | None:
-        """Lets one gang after the other choose; where one finds nothing, the gang before it chooses again."""
+    def _choose(self, place: int, commits: Sequence[Commit]) -> None:
+        """Lets one gang after the other choose, in all ways for which there are tries."""
         if place == len(self._gangs):
-            placed = self._place(self._due[place], before)
-            return placed if placed is not None and self._is_cheap(placed) else None
-        for nodes in self._choices(place, before):
+            placed = self._builder.place(self._due[place], self._kept)
+            if placed is not None:
+                self._keep_if_better((*commits, *placed))
+            return
+        plan, tried, added = self._builder.plan, self._tried.setdefault(self._kind(place), set()), set[bytes]()
+        for rank, nodes in enumerate(self._choices(place)):
+            if self._is_free() or (rank >= _MOST_DOMAINS and self._best is not None):
+                break
             if place == 0:
                 # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
-                self._left = min(_TRIES_WITHIN + len(self._gangs), self._left_in_all)
-            if self._left <= 0:
-                self.is_short |= self._may_be_short and self._left_in_all <= 0
-                return None
-            self._left -= 1
-            self._left_in_all -= 1
-            kept = dict(before.demands)
+                self._most_within = self._to_find + self._for_better + _TRIES_WITHIN + len(self._gangs)
+            if not self._may_try():
+                self.is_short |= self._to_find >= self._most_to_find
+                break
+            chosen = nodes.tobytes()
+            if chosen in tried:
+                continue
+            self._to_find += self._best is None
+            self._for_better += self._best is not None
+            checkpoint, before = plan.checkpoint(), dict(self._kept)
             for number in self._gangs[place][1]:
-                kept[number] = self._demand(number, before).restricted_to(nodes)
-            chosen = self._place(self._due[place], replace(before, demands=kept))
-            placed = self._choose(place + 1, chosen) if chosen is not None else None
-            if placed is not None:
-                return placed
-            self.in_vain += 1
-        return None
+                self._kept[number] = self._kept[number] & nodes if number in self._kept else nodes
+            placed = self._builder.place(self._due[place], self._kept)
+            if placed is not None and self._may_be_better():
+                self._choose(place + 1, (*commits, *placed))
+            plan.roll_back(checkpoint)
+            self._kept = before
+            if self._may_try():
+                # All ways with a slice like this one here are known: the next one need not try them.
+                tried.add(chosen)
+                added.add(chosen)
+        tried -= added
 
-    def _is_cheap(self, placed: PlacedGroup) -> bool:
-        if self._limit is None:
+    def _may_try(self) -> bool:
+        if self._to_find + self._for_better >= self._most_within:
+            return False
+        if self._best is None:
+            return self._to_find < self._most_to_find
+        return self._for_better < self._most_for_better
+
+    def _kind(self, place: int) -> object:
+        """The same for gangs that may change places."""
+        gang, members = self._gangs[place]
+        if any(not members.keys().isdisjoint(others) for _, others in self._gangs[place + 1 :]):
+            return gang.name
+        asked = Counter[object]()
+        for number in members.keys() & self._group.required.keys():
+            demand = self._problem.demands[number]
+            nodes = self._kept.get(number, demand.allowed) & demand.allowed
+            of = demand.group
+            asked[of.pod_class, of.signature.constraints, nodes.tobytes()] += self._group.required[number]
+        return gang.topology_key, gang.preferred, frozenset(asked.items())
+
+    def _may_be_better(self) -> bool:
+        """Whether a plan with all that is decided may be better than the best: with more victims no key is less."""
+        if self._best is None:
             return True
-        return added_cost(self._problem.demands, placed.commits, self._capacity, placed.capacity) < self._limit
+        key = self._builder.key(self._start, ())
+        return key is not None and key < self._best.key
 
-    def _demand(self, number: int, state: PlacedGroup) -> Demand:
-        return state.demands.get(number, self._start[number])
+    def _is_free(self) -> bool:
+        """Whether nobody leaves for the best plan."""
+        return self._best is not None and not (self._best.key.victims.number or self._best.key.moves)
 
-    def _place(self, numbers: Sequence[int], before: PlacedGroup) -> PlacedGroup | None:
-        """Places what is needed of some demands, by cost; None: not all fits."""
-        if not numbers:
-            return before
-        capacity = before.capacity.copy()
-        cost_matrix = CostMatrix([self._demand(number, before) for number in numbers], self._problem.start)
-        counts = [self._group.required[number] for number in numbers]
-        commits = greedy(cost_matrix, list(enumerate(counts)), capacity)
-        if sum(commit.count for commit in commits) < sum(counts):
-            return None
-        placed = (Commit(numbers[commit.demand], commit.node, commit.count) for commit in commits)
-        return PlacedGroup(before.demands, (*before.commits, *placed), capacity)
+    def _keep_if_better(self, commits: Sequence[Commit]) -> None:
+        key = self._builder.key(self._start, commits)
+        if key is not None and (self._best is None or key < self._best.key):
+            self._best = PlacedGroup(key, self._builder.plan.since(self._start), dict(self._kept), commits)
 
     # --- what a gang may choose ---
 
-    def _choices(self, place: int, before: PlacedGroup) -> Iterator[Bools]:
+    def _choices(self, place: int) -> Iterator[Bools]:
         """Nodes that the pods of a gang may be kept to, bool[N], one choice after the other.
 
         A gang that prefers levels takes one domain of the narrowest level that has one with room for it. Below that
         level, or where no level has one, it takes as few domains of each level as will do.
         """
         gang, members = self._gangs[place]
-        needs = self._needs(members, before)
-        wishes = self._wishes(max(members, key=lambda number: (self._group.required.get(number, 0), -number)))
-        domains = [self._problem.domains(key) for key, _ in gang.preferred]
-        homes = [_node_of(key, home, self._problem) for key, home in gang.preferred]
+        levels = [*([(gang.topology_key, "")] if gang.needs_domain else ()), *gang.preferred]
+        domains = [self._problem.domains(key) for key, _ in levels]
+        homes = [
+            _home(each, nodes_in(key, home, self._problem.snapshot.table)) if home else -1
+            for each, (key, home) in zip(domains, levels, strict=True)
+        ]
+        room = self._builder.room()
 
-        def narrowed(nodes: Bools, begin: int) -> Bools:
-            for level in range(begin, len(domains)):
-                nodes = _fewest(domains[level], [need.within(nodes) for need in needs], homes[level]) & nodes
-            return nodes
+        def needs_for(members: Members) -> list[Need]:
+            return needs_of(members, self._group.required, self._problem.demands, room, self._kept)
 
-        for level in reversed(range(len(domains))):
-            for nodes in self._ranked(place, domains[level], needs, wishes, before.capacity, homes[level]):
-                yield narrowed(nodes, level + 1)
-        if gang.needs_domain:
-            required = self._problem.domains(gang.topology_key)
-            for nodes in self._ranked(place, required, needs, wishes, before.capacity):
-                if gang.preferred:
-                    yield narrowed(nodes, 0)
+        needs = needs_for(members)
+        slices = [
+            (self._problem.domains(within.topology_key), needs_for(others))
+            for within, others in self._gangs[place + 1 :]
+            if within.needs_domain and others.keys() <= members.keys()
+        ]
+
+        def narrowed(nodes: Bools, begin: int) -> Iterator[Bools]:
+            within = nodes
+            for level in range(begin, len(levels)):
+                within = _fewest(domains[level], [need.within(within) for need in needs], homes[level]) & within
+            yield within
+            if within is not nodes:
                 yield nodes
-        else:
-            everywhere = np.ones(len(before.capacity.free), dtype=np.bool_)
-            yield narrowed(everywhere, 0)
-            yield everywhere
 
-    def _needs(self, members: Members, before: PlacedGroup) -> list[Need]:
-        """What a gang needs beside what is placed."""
-        demands = {number: self._demand(number, before) for number in members}
-        fits = {
-            number: self._fit_counts(number)
-            if before.capacity is self._capacity
-            else before.capacity.fit_counts(self._start[number])
-            for number in members
-        }
-        return needs_of(members, self._group.required, demands, fits, before.capacity.free, before.capacity)
+        for level in reversed(range(len(levels))):
+            fine = may_hold(needs, domains[level], room.free) & may_hold_slices(domains[level], slices)
+            best = self._best_first(fine, needs, domains[level], homes[level]) if fine.any() else []
+            if len(self._gangs) > 1 or gang.preferred:
+                best = best[:_MOST_DOMAINS]
+            self.is_short |= len(best) > self._most_to_find
+            for code in self._shared.some_of(best, self._most_to_find):
+                yield from narrowed(domains[level].codes == code, level + 1)
+        if not gang.needs_domain:
+            yield from narrowed(np.ones(len(self._problem.snapshot.table.nodes), dtype=np.bool_), 0)
 
-    def _wishes(self, number: int) -> Int64s:
-        """int64[N]: what a pod of a demand pays for a node beside what the cost model asks."""
-        demand, models = self._start[number], self._problem.models
-        load = self._problem.start.load(demand.potential.utilisation)
-        weights = demand.policy.cost.weights
-        asked = models[demand.policy.cost.model].arc_costs(demand.group.pod_class, demand.size, load, weights)
-        wishes: Int64s = demand.arc - asked
-        return wishes
+    def _best_first(self, fine: Bools, needs: Sequence[Need], domains: Domains, home: int) -> list[int]:
+        """Numbers of the domains that are fine, bool[D], the best first.
 
-    def _ranked(
-        self,
-        place: int,
-        domains: Domains,
-        needs: Sequence[Need],
-        wishes: Int64s,
-        capacity: Plan,
-        home: int = -1,
-    ) -> Iterator[Bools]:
-        """Domains that may hold a gang, the best first: bool[N], their nodes.
-
-        The domain of its running pods comes first. Then those come that have room for all of its pods, that their
-        authors prefer, where least is left over, that have begun to fill, and that are cheapest.
+        The domain of its running pods comes first. Then those come where pods of low priorities and few of them leave,
+        that have room for all of its pods, that their authors prefer, where least is left over, that have begun to
+        fill, and that are cheapest.
 
         Args:
-            home: a node of the domain where its pods run; -1: none does.
+            home: the domain where its pods run; -1: none does.
         """
-        fine = may_hold(needs, domains, capacity.free) & self._may_hold_slices(place, domains, capacity)
-        if not fine.any():
-            return
-        most = needs[0]
-        fits_all = np.all([need.totals(domains) >= need.wanted for need in needs], axis=0)
-        preferred = np.floor_divide(_mean(wishes, most, domains), _ALIKE)
-        is_home = np.arange(domains.count) == (domains.codes[home] if home >= 0 else -1)
+        most, numbers = needs[0], np.arange(domains.count)
+        demand, nodes = self._builder.demand(most.number), most.fits > 0
         cheapest = np.full(domains.count + 1, np.inf)
-        for number in self._gangs[place][1]:
-            nodes = (most.fits > 0) & (self._start[number].counts > 0)
-            np.minimum.at(cheapest, domains.codes[nodes], self._start[number].first_cost[nodes].astype(np.float64))
+        np.minimum.at(cheapest, domains.codes[nodes], demand.first_cost[nodes].astype(np.float64))
+        preferred = np.floor_divide(_mean(self._wishes(demand), most, domains), _ALIKE)
         order = np.lexsort(
             (
-                np.arange(domains.count),
-                cheapest[: domains.count],
+                numbers,
+                cheapest[:-1],
                 is_untouched(most, domains, self._problem.snapshot.allocatable),
                 left_over(most, domains),
                 # A gang that waits for cheap nodes takes the cheapest, or none.
-                cheapest[: domains.count] if self._limit is not None else preferred,
-                ~fits_all,
-                ~is_home,
+                cheapest[:-1] if self._builder.cheapest else preferred,
+                ~np.all([need.totals(domains) >= need.wanted for need in needs], axis=0),
+                *self._builder.losses(needs, domains),
+                numbers != home,
             )
         )
-        for code in order[fine[order]][:_MOST_TRIES].tolist():
-            yield domains.codes == code
+        best: list[int] = order[fine[order]].tolist()
+        return best
 
-    def _may_hold_slices(self, place: int, domains: Domains, capacity: Plan) -> Bools:
-        """bool[D]: domains that may hold all gangs within a gang, each in a domain of its own topology."""
-        state = PlacedGroup({}, (), capacity)
-        return may_hold_slices(
-            domains,
-            (
-                (self._problem.domains(gang.topology_key), self._needs(members, state))
-                for gang, members in self._gangs[place + 1 :]
-                if gang.needs_domain and members.keys() <= self._gangs[place][1].keys()
-            ),
-        )
+    def _wishes(self, demand: Demand) -> Int64s:
+        """int64[N]: what a pod of a demand pays for a node beside what the cost model asks."""
+        load, cost = self._problem.start.load(demand.potential.utilisation), demand.policy.cost
+        asked = self._problem.models[cost.model].arc_costs(demand.group.pod_class, demand.size, load, cost.weights)
+        wishes: Int64s = demand.arc - asked
+        return wishes
+
+
+class FreeRoom:
+    """Builds on what is free: nobody leaves."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        number: int,
+        demands: Sequence[Demand],
+        plan: Plan,
+        fit_counts: Callable[[int], Int64s],
+        limit: int | None,
+    ) -> None:
+        """For an atomic group.
+
+        Args:
+            demands: of the problem, by number.
+            fit_counts: of a demand int64[N], how many of its pods each node has room for beside the plan.
+            limit: what its pods must cost less than; None: whatever they cost.
+        """
+        self.plan, self.cheapest, self._limit = plan, limit is not None, limit
+        self._start, self._demands, self._before = problem.start, demands, plan.copy() if limit is not None else plan
+        self._required, self._fit_counts = problem.atomic_groups.all[number].required, fit_counts
+
+    def demand(self, number: int) -> Demand:
+        """A demand with what each node costs."""
+        return self._demands[number]
+
+    def room(self) -> DomainRoom:
+        """What is free."""
+        return replace(DomainRoom.beside(self._demands, self.plan), fits=self._fit_counts)
+
+    def losses(self, _needs: Sequence[Need], _domains: Domains) -> tuple[Float64s, ...]:
+        """None."""
+        return ()
+
+    def place(self, numbers: Sequence[int], kept: Mapping[int, Bools]) -> Sequence[Commit] | None:
+        """Places pods by cost."""
+        if not numbers:
+            return ()
+        demands = [
+            self._demands[each].restricted_to(kept[each]) if each in kept else self._demands[each] for each in numbers
+        ]
+        counts = [self._required[each] for each in numbers]
+        commits = greedy(CostMatrix(demands, self._start), list(enumerate(counts)), self.plan)
+        if sum(commit.count for commit in commits) < sum(counts):
+            return None
+        return [Commit(numbers[commit.demand], commit.node, commit.count) for commit in commits]
+
+    def key(self, _start: Checkpoint, commits: Sequence[Commit]) -> PlanKey | None:
+        """The same for all plans but those that cost too much."""
+        is_cheap = self._limit is None or added_cost(self._demands, commits, self._before, self.plan) < self._limit
+        return PlanKey() if is_cheap else None
 
 
 def _fewest(domains: Domains, needs: Sequence[Need], home: int) -> Bools:
@@ -270,7 +373,7 @@ def _fewest(domains: Domains, needs: Sequence[Need], home: int) -> Bools:
     everywhere = np.ones(len(domains.codes), dtype=np.bool_)
     totals = np.array([need.totals(domains) for need in needs]).reshape(len(needs), domains.count)
     counts = np.array([need.count for need in needs])
-    is_home = np.arange(domains.count) == (domains.codes[home] if home >= 0 else -1)
+    is_home = np.arange(domains.count) == home
     order = np.lexsort((-totals[0], ~is_home))
     sums = np.cumsum(totals[:, order], axis=1)
     enough = np.nonzero((sums >= counts[:, np.newaxis]).all(axis=0))[0]
@@ -291,10 +394,6 @@ def _mean(values: Int64s, need: Need, domains: Domains) -> Int64s:
     return np.bincount(domains.codes, values * pods, domains.count + 1)[: domains.count].astype(np.int64) // totals
 
 
-def _node_of(key: str, domain: str, problem: Problem) -> int:
-    """A node of a domain; -1: no node is in it."""
-    column = problem.snapshot.table.column(key)
-    if not domain or domain not in column.values:
-        return -1
-    nodes = np.nonzero(column.codes == column.values.index(domain))[0]
-    return int(nodes[0]) if len(nodes) else -1
+def _home(domains: Domains, nodes: Bools) -> int:
+    """The domain of some nodes, bool[N], that are in one; -1: there are none."""
+    return int(domains.codes[nodes.argmax()]) if nodes.any() else -1

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self, TypeVar
+from typing import Self
 
 from flowcore.model.turns import begun_at, turn_of
 from flowcore.planning.problem.problem import Problem
 
-_T = TypeVar("_T")
 #: Most tries of each sort in a round, in clusters with up to 20,000 nodes and running pods together. A try takes some
 #: tens of milliseconds where pods leave among 100,000 running ones, so larger clusters have fewer.
 _MOST, _FEW_OBJECTS = 512, 20_000
@@ -34,7 +33,8 @@ class DomainTries:
         """
         self._keys, self._turn = keys, turn
         self._most = _MOST * _FEW_OBJECTS // max(_FEW_OBJECTS, objects)
-        self._used, self._used_for_better = Counter[str](), Counter[str]()
+        #: Tries that each namespace has used for plans, and for better ones.
+        self._used = Counter[str](), Counter[str]()
         self._in_turn, self._left_in_turn = _in_turn(keys, turn), self._most // _SHARE_IN_TURN
 
     @classmethod
@@ -50,27 +50,24 @@ class DomainTries:
         numbers = [n for n, group in enumerate(groups) if not (group.any_domain or group.unschedulable_reason)]
         return cls.of(problem, numbers, len(problem.snapshot.table.nodes))
 
-    def begin(self, group: int) -> int:
-        """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off."""
-        beside = self._left_in_turn if group == self._in_turn else 0
-        return max(beside, self._allowed(self._used, group), 0)
+    def left(self, group: int, *, better: bool = False) -> int:
+        """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off.
 
-    def use(self, group: int, count: int) -> None:
-        """Counts tries of a group that found nothing."""
-        if group == self._in_turn:
+        Args:
+            better: than the plan that it has.
+        """
+        beside = self._left_in_turn if group == self._in_turn and not better else 0
+        used, of_namespace = self._used[better], self._used[better][self._namespace(group)]
+        return max(beside, ((self._most - used.total() + of_namespace) // 2 - of_namespace) // 2, 0)
+
+    def use(self, group: int, count: int, *, better: bool = False) -> None:
+        """Counts tries of a group that found nothing, or that looked for a better plan."""
+        if group == self._in_turn and not better:
             self._left_in_turn -= count
         else:
-            self._used[self._namespace(group)] += count
+            self._used[better][self._namespace(group)] += count
 
-    def for_better(self, group: int) -> int:
-        """How many tries a group has for a better plan."""
-        return max(self._allowed(self._used_for_better, group), 0)
-
-    def use_for_better(self, group: int, count: int) -> None:
-        """Counts tries of a group that looked for a better plan."""
-        self._used_for_better[self._namespace(group)] += count
-
-    def some_of(self, domains: Sequence[_T], most: int) -> list[_T]:
+    def some_of(self, domains: Sequence[int], most: int) -> list[int]:
         """The domains that are tried in this round.
 
         Half of them are the best ones. The other half changes with each round, so that each domain is tried in some.
@@ -83,15 +80,6 @@ class DomainTries:
             return list(domains)
         half = most // 2
         return [*domains[:half], *begun_at(list(domains[half:]), self._turn)[: most - half]]
-
-    def _allowed(self, used: Counter[str], group: int) -> int:
-        """How many tries a group may use.
-
-        Args:
-            used: tries that each namespace has used.
-        """
-        by_namespace = used[self._namespace(group)]
-        return ((self._most - used.total() + by_namespace) // 2 - by_namespace) // 2
 
     def _namespace(self, group: int) -> str:
         return _namespace(self._keys[group])

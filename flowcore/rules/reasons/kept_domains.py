@@ -54,7 +54,12 @@ def fits_as_a_whole(gang: Gang, gangs: Sequence[Gang], waiting: int, fits: Int64
 
 def nodes_of_domain(gang: Gang, table: NodeTable) -> Bools:
     """bool[N]: the nodes of its domain."""
-    column = table.column(gang.topology_key)
-    code = column.values.index(gang.domain) if gang.domain in column.values else -2
+    return nodes_in(gang.topology_key, gang.domain, table)
+
+
+def nodes_in(key: str, domain: str | None, table: NodeTable) -> Bools:
+    """bool[N]: the nodes of a domain of a topology; of None: none."""
+    column = table.column(key)
+    code = column.values.index(domain) if domain in column.values else -2
     nodes: Bools = column.codes == code
     return nodes

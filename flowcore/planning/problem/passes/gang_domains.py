@@ -6,6 +6,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
+from flowcore.rules.reasons.kept_domains import nodes_of_domain
 
 
 class RestrictToGangDomains(Pass):
@@ -24,10 +25,6 @@ def _restrict(demand: Demand, snapshot: Snapshot) -> Demand:
     for name in demand.group.pods[0].gangs:
         gang = snapshot.gangs.get(name)
         if gang is not None and gang.topology_key:
-            column = snapshot.table.column(gang.topology_key)
-            if gang.domain:
-                code = column.values.index(gang.domain) if gang.domain in column.values else -2
-                demand = demand.restricted_to(column.codes == code)
-            else:
-                demand = demand.restricted_to(column.codes >= 0)
+            has_domain = snapshot.table.column(gang.topology_key).codes >= 0
+            demand = demand.restricted_to(nodes_of_domain(gang, snapshot.table) if gang.domain else has_domain)
     return demand

@@ -19,6 +19,7 @@ from flowcore.rules.topology.domains import Domains
 Members = Mapping[int, tuple[int, ...]]
 #: More pods of a kind than this fit no node: so sums over nodes stay within int64.
 _MOST = 2**31
+_ANYWHERE: Mapping[int, Bools] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,7 @@ class Need:
     """Pods of a gang that ask for the same amounts.
 
     Attributes:
+        number: of one of their demands.
         requests: int64[R], what one asks for.
         count: how many are needed at once.
         wanted: how many there are.
@@ -33,6 +35,7 @@ class Need:
         fits: int64[N], how many of them each node has room for at most.
     """
 
+    number: int
     requests: Int64s
     count: int
     wanted: int
@@ -48,13 +51,44 @@ class Need:
         return replace(self, usable=self.usable & nodes, fits=np.where(nodes, self.fits, 0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainRoom:
+    """The room that a question is about: what is free now, what is free once others have left, an empty cluster.
+
+    Attributes:
+        free: int64[N, R]. Not to be written to.
+        usable: of a demand bool[N], nodes that may take its pods.
+        fits: of a demand int64[N], how many of its pods each node has room for. Not to be written to.
+    """
+
+    free: Int64s
+    usable: Callable[[int], Bools]
+    fits: Callable[[int], Int64s]
+
+    @classmethod
+    def of_amounts(cls, demands: Sequence[Demand], free: Int64s) -> DomainRoom:
+        """The room that amounts alone leave; none of them is negative."""
+        return cls(free, lambda each: demands[each].allowed, lambda each: count_fitting(demands[each].requests, free))
+
+    @classmethod
+    def beside(cls, demands: Sequence[Demand], plan: Plan) -> DomainRoom:
+        """What is free beside what a plan places, and what its rules do not close for good."""
+
+        def usable(number: int) -> Bools:
+            allowed, constraints = demands[number].allowed, demands[number].constraints
+            if constraints.anti_affinity or constraints.caps:
+                allowed = allowed & ~plan.domain_counts.blocked(constraints)
+            return allowed
+
+        return cls(plan.free, usable, lambda each: plan.fit_counts(demands[each]))
+
+
 def needs_of(
-    members: Mapping[int, Sequence[int]],
+    members: Members,
     required: Mapping[int, int],
-    demands: Mapping[int, Demand],
-    fits: Mapping[int, Int64s],
-    free: Int64s,
-    capacity: Plan | None,
+    demands: Sequence[Demand],
+    room: DomainRoom,
+    kept: Mapping[int, Bools] = _ANYWHERE,
 ) -> list[Need]:
     """What a gang needs, the kind of which it needs most first.
 
@@ -62,19 +96,16 @@ def needs_of(
         members: demand -> the places of its pods that are of the gang.
         required: demand -> how many pods of it the atomic group needs. Of a demand that several gangs share each may
             need only some.
-        fits: demand -> int64[N], how many of its pods each node has room for.
-        free: int64[N, R], the room that this is about.
-        capacity: what is placed, for rules between pods; None: nothing is.
+        kept: demand -> bool[N], nodes that its pods are kept to; of others all will do.
     """
     by_requests: dict[bytes, Need] = {}
     by_amounts: dict[bytes, Int64s] = {}
-    for index, places in members.items():
-        demand, constraints = demands[index], demands[index].constraints
-        usable = demand.allowed
-        if capacity is not None and (constraints.anti_affinity or constraints.caps):
-            usable = usable & ~capacity.domain_counts.blocked(constraints)
-        fitting = np.where(usable, fits[index], 0)
-        count, wanted, kind = min(required.get(index, 0), len(places)), len(places), demand.requests.tobytes()
+    for number, places in members.items():
+        demand, usable = demands[number], room.usable(number)
+        if number in kept:
+            usable = usable & kept[number]
+        fitting = np.where(usable, room.fits(number), 0)
+        count, wanted, kind = min(required.get(number, 0), len(places)), len(places), demand.requests.tobytes()
         before = by_requests.get(kind)
         if before is not None:
             # Pods of a kind may be kept to different nodes. No node takes more of both than of the one that fits more,
@@ -85,9 +116,10 @@ def needs_of(
                 fitting = larger
             else:
                 if kind not in by_amounts:
-                    by_amounts[kind] = count_fitting(demand.requests, free)
+                    by_amounts[kind] = count_fitting(demand.requests, room.free)
                 fitting = np.maximum(larger, np.minimum(fitting + before.fits, by_amounts[kind]))
-        by_requests[kind] = Need(demand.requests, count, wanted, usable, fitting)
+        first = number if before is None else before.number
+        by_requests[kind] = Need(first, demand.requests, count, wanted, usable, fitting)
     return sorted(by_requests.values(), key=lambda need: -need.count)
 
 
@@ -162,17 +194,16 @@ def is_untouched(need: Need, domains: Domains, allocatable: Int64s) -> Bools:
     return replace(need, fits=empty).totals(domains) <= need.totals(domains)
 
 
-def by_turns(
-    group: AtomicGroup, demands: Mapping[int, Demand], chooses: Callable[[Gang], bool]
-) -> list[tuple[Gang, Members]]:
-    """Gangs that choose, each with its pods: those that others are within, then those of large pods, then of many.
+def by_turns(group: AtomicGroup, demands: Sequence[Demand]) -> list[tuple[Gang, Members]]:
+    """Gangs that choose domains, each with its pods: those that others are within, then of large pods, then of many.
 
     Args:
-        demands: those of the group, by number.
-        chooses: whether a gang chooses.
+        demands: of the problem.
     """
     asking = [
-        (gang, members) for gang, members in zip(group.gangs, group.members, strict=True) if members and chooses(gang)
+        (gang, members)
+        for gang, members in zip(group.gangs, group.members, strict=True)
+        if members and gang.chooses_domain
     ]
 
     def turn(entry: tuple[Gang, Members]) -> tuple[int, float, int, int, str]:

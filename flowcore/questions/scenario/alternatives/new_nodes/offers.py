@@ -26,6 +26,7 @@ from flowcore.questions.scenario.alternatives.new_nodes.shapes import WaitingKin
 from flowcore.questions.scenario.alternatives.new_nodes.unused_devices import with_unused_devices
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.rules.filters import node_resources_fit, run_filters
+from flowcore.rules.reasons.kept_domains import nodes_in
 from flowcore.rules.verdicts import VerdictCache
 
 #: Most new nodes of one shape that are planned.
@@ -155,8 +156,7 @@ def _room_there_is(kind: WaitingKind, after: Snapshot, cache: VerdictCache, shap
     for shape in shapes:
         in_domain = np.ones(len(room), dtype=np.bool_)
         for key in kind.topologies:
-            column, value = after.table.column(key), domain_value(shape.labels, key)
-            in_domain &= column.codes == (column.values.index(value) if value in column.values else -2)
+            in_domain &= nodes_in(key, domain_value(shape.labels, key), after.table)
         counts.append(min(kind.count, int(room[in_domain].sum())))
     return np.array(counts, dtype=np.int64)
 
