@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.methods.constructive import refilled
 from flowcore.planning.methods.domain_search import DomainSearch, FreeRoom
 from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.methods.greedy import greedy
@@ -15,7 +16,7 @@ from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
+from flowcore.planning.problem.waiting import added_cost, may_wait
 
 
 class AdmissionRun:
@@ -101,23 +102,9 @@ class AdmissionRun:
 
     def conclude(self, method: str) -> Candidate:
         """The candidate, completed with all pods that still fit."""
-        problem, atomic_groups = self._problem, self._problem.atomic_groups
-        for _ in range(MOST_REFILLS):
-            placed = [0] * len(self._demands)
-            for commit in self._commits:
-                placed[commit.demand] += commit.count
-            rest = [
-                (demand, len(atomic_groups.placement_order(demand, self._admitted)) - placed[demand])
-                for demand in problem.queue
-            ]
-            waiting = wait_prices(problem, placed, self._admitted)
-            self._commits += greedy(self._restricted_cost_matrix(), rest, self._capacity, wait_prices=waiting)
-            # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
-            kept = settled(problem, self._commits, self._capacity, self._admitted)
-            if kept is None:
-                break
-            self._commits, self._capacity = kept
-        candidate = problem.candidate(method, self._commits, self._capacity, self._admitted)
+        matrix, admitted = self._restricted_cost_matrix(), self._admitted
+        self._commits, self._capacity = refilled(self._problem, matrix, self._commits, self._capacity, admitted)
+        candidate = self._problem.candidate(method, self._commits, self._capacity, admitted)
         return replace(candidate, demands=tuple(self._demands), put_off=frozenset(self.put_off))
 
     def _viable(self, group: Int64s, demand: Int64s) -> tuple[Int64s, Int64s]:

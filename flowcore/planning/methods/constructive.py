@@ -10,8 +10,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.one_by_one import place_one_by_one
+from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
@@ -89,22 +89,40 @@ def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity
         capacity: what the commits leave free; the further pods are placed into it.
     """
     nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
+    return problem.candidate(method, *refilled(problem, problem.cost_matrix, commits, capacity, nobody))
+
+
+def refilled(
+    problem: Problem, cost_matrix: CostMatrix, commits: Sequence[Commit], capacity: Plan, admitted: Bools
+) -> tuple[list[Commit], Plan]:
+    """Commits and all other pods that fit beside them, in the order of the queue, and what these leave free.
+
+    Args:
+        cost_matrix: of the demands of the problem, some perhaps kept to fewer nodes.
+        capacity: what the commits leave free; the further pods are placed into it.
+        admitted: bool[U], groups that are placed.
+    """
+    filled = list(commits)
     for _ in range(MOST_REFILLS):
-        unplaced = unplaced_counts(commits, problem.demands)
-        missing = problem.missing_pods(commits)
+        placed = [0] * len(problem.demands)
+        for commit in filled:
+            placed[commit.demand] += commit.count
+        missing, groups = problem.missing_pods(filled), problem.atomic_groups
         order = [
             *((demand, missing[demand]) for demand in problem.queue if missing[demand]),
-            *((demand, unplaced[demand] - missing[demand]) for demand in problem.queue),
+            *(
+                (demand, len(groups.placement_order(demand, admitted)) - placed[demand] - missing[demand])
+                for demand in problem.queue
+            ),
         ]
-        placed = [demand.count - count for demand, count in zip(problem.demands, unplaced, strict=True)]
-        waiting = wait_prices(problem, placed, nobody)
-        commits = [*commits, *greedy(problem.cost_matrix, order, capacity, wait_prices=waiting)]
+        waiting = wait_prices(problem, placed, admitted)
+        filled += greedy(cost_matrix, order, capacity, wait_prices=waiting)
         # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
-        kept = settled(problem, commits, capacity, nobody)
+        kept = settled(problem, filled, capacity, admitted)
         if kept is None:
             break
-        commits, capacity = kept
-    return problem.candidate(method, commits, capacity)
+        filled, capacity = kept
+    return filled, capacity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
