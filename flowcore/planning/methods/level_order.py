@@ -8,7 +8,6 @@ least. In the end everything that fits beside all others is placed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission import complete
 from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.levels import key_of, waiting_places
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
@@ -65,21 +65,6 @@ def _requests_of(problem: Problem, commits: Sequence[Commit]) -> Int64s:
     return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Below:
-    """Pods of lower levels in the known plan.
-
-    Attributes:
-        room: int64[N, R], what they have.
-        price: float64[N], what it costs to leave them.
-        rank: int64[N], the last of their places in the queue.
-    """
-
-    room: Int64s
-    price: Float64s
-    rank: Int64s
-
-
 class _LevelRun(AdmissionRun):
     """Carries a plan out again, level by level."""
 
@@ -116,9 +101,9 @@ class _LevelRun(AdmissionRun):
                 if self._demands[demand].counts is not known.demands[demand].counts:
                     self._demands[demand], self._restricted = known.demands[demand], None
         commits = [each for each in known.commits if self._levels[each.demand] == level]
-        before, first = self._capacity.copy(), len(self._commits)
-        # Groups that have lost a pod that they need leave, one after the other.
-        for _ in range(len(groups) + 1):
+        before, first = self._capacity.checkpoint(), len(self._commits)
+        # Groups that have lost a pod that they need leave; they may come again where others of the level wait.
+        while groups:
             placed = self._place_again(commits)
             short = [
                 number
@@ -129,44 +114,33 @@ class _LevelRun(AdmissionRun):
                 )
             ]
             if not short:
-                break
-            least = min(short, key=lambda number: _importance(self._problem, number))
-            groups.remove(least)
-            self._admitted[least] = False
-            self._capacity, self._commits = before.copy(), self._commits[:first]
+                return
+            self._admitted[short] = False
+            groups = [number for number in groups if number not in short]
+            self._capacity.roll_back(before)
+            del self._commits[first:]
+        self._place_again(commits)
 
     def _place_again(self, commits: Sequence[Commit]) -> Int64s:
         """Places pods of admitted groups and of none, where commits have them; int64[C]: how many of each demand."""
         placed = np.zeros(len(self._demands), dtype=np.int64)
-        if not any(self._demands[number].is_placed_alone for number in {each.demand for each in commits}):
-            commits = self._place_at_once(commits, placed)
-        most = {
-            demand: len(self._problem.atomic_groups.placement_order(demand, self._admitted))
-            for demand in {each.demand for each in commits}
-        }
+        orders, most = self._problem.atomic_groups, dict[int, int]()
+        rest = []
         for commit in commits:
-            count = min(commit.count, most[commit.demand] - int(placed[commit.demand]))
-            taken = self._capacity.place(self._demands[commit.demand], commit.node, count) if count > 0 else 0
-            if taken:
-                placed[commit.demand] += taken
-                self._commits.append(Commit(commit.demand, commit.node, taken))
-        return placed
-
-    def _place_at_once(self, commits: Sequence[Commit], placed: Int64s) -> list[Commit]:
-        """Places what fits by amounts alone and counts it in ``placed``, int64[C]; returns the other commits."""
-        table = np.array([(each.demand, each.node, each.count) for each in commits], dtype=np.int64).reshape(-1, 3)
-        np.add.at(placed, table[:, 0], table[:, 2])
-        orders = self._problem.atomic_groups
-        if any(
-            placed[number] > len(orders.placement_order(number, self._admitted))
-            for number in np.nonzero(placed)[0].tolist()
-        ):
-            placed[:] = 0
-            return list(commits)
+            if commit.demand not in most:
+                most[commit.demand] = len(orders.placement_order(commit.demand, self._admitted))
+            count = min(commit.count, most[commit.demand])
+            most[commit.demand] -= count
+            rest.append((commit.demand, commit.node, count))
+        table = np.array(rest, dtype=np.int64).reshape(-1, 3)
+        # What fits by amounts alone goes at once, and takes nothing from the others: they have other nodes.
         fits = self._capacity.place_all(self._demands, *table.T)
-        np.subtract.at(placed, table[~fits, 0], table[~fits, 2])
-        self._commits += [each for each, took in zip(commits, fits.tolist(), strict=True) if took]
-        return [each for each, took in zip(commits, fits.tolist(), strict=True) if not took]
+        for (demand, node, count), took in zip(rest, fits.tolist(), strict=True):
+            taken = count if took else self._capacity.place(self._demands[demand], node, count)
+            if taken:
+                placed[demand] += taken
+                self._commits.append(Commit(demand, node, taken))
+        return placed
 
     def _add(self, level: int) -> None:
         """Places the pods of a level that the known plan leaves: groups and single pods, the dearest first."""
@@ -188,14 +162,16 @@ class _LevelRun(AdmissionRun):
         if not entries:
             return
         lower = [each for each in self._known.commits if self._levels[each.demand] < level]
-        below = _Below(_requests_of(problem, lower), self._prices_of(lower), self._ranks_of(lower))
+        room, price = _requests_of(problem, lower), np.zeros(len(self._capacity.free))
+        for commit in lower:
+            price[commit.node] += commit.count * self._mean_prices[commit.demand]
         for *_, is_single, number in sorted(entries, key=lambda entry: (not entry[0], -entry[1], entry[2:])):
             if is_single:
-                self._place_singles(number, len(self._left(number)), below)
+                self._place_singles(number, room, price)
             else:
                 self.bisect(np.array([number], dtype=np.int64), np.array([-1], dtype=np.int64))
         for number in demands if rejected else ():
-            self._place_singles(number, len(self._left(number)), below)
+            self._place_singles(number, room, price)
 
     def _left(self, number: int) -> Int64s:
         """Places of the pods of a demand that may be placed and are not."""
@@ -204,44 +180,22 @@ class _LevelRun(AdmissionRun):
         self._counted = len(self._commits)
         return self._problem.atomic_groups.placement_order(number, self._admitted)[int(self._placed[number]) :]
 
-    def _prices_of(self, commits: Sequence[Commit]) -> Float64s:
-        """float64[N]: what it costs to leave the pods of commits."""
-        total = np.zeros(len(self._capacity.free))
-        for commit in commits:
-            total[commit.node] += commit.count * self._mean_prices[commit.demand]
-        return total
-
     @cached_property
     def _mean_prices(self) -> list[float]:
         """Of the pods of each demand."""
         return [float(demand.prices.mean()) for demand in self._problem.demands]
 
-    def _ranks_of(self, commits: Sequence[Commit]) -> Int64s:
-        """int64[N]: the last place in the queue of the pods of commits; -1: a node has none."""
-        last = np.full(len(self._capacity.free), -1, dtype=np.int64)
-        for commit in commits:
-            last[commit.node] = max(last[commit.node], self._problem.demands[commit.demand].queue_rank)
-        return last
+    def _place_singles(self, number: int, room: Int64s, price: Float64s) -> None:
+        """Places the pods of a demand that are left, where lower levels lose least.
 
-    def _place_singles(self, number: int, count: int, below: _Below) -> None:
-        """Places pods where lower levels lose least: a pod on each node by turns."""
+        Args:
+            room: int64[N, R], what pods of lower levels have in the known plan.
+            price: float64[N], what it costs to leave these.
+        """
         demand, capacity = self._demands[number], self._capacity
-        asked = demand.requests > 0
-        while count > 0:
-            nodes = np.nonzero(capacity.max_pods(demand))[0]
-            if not len(nodes):
-                break
-            rest = (capacity.free[nodes] - below.room[nodes])[:, asked]
-            missing = np.maximum(demand.requests[asked] - rest, 0) / np.maximum(below.room[nodes][:, asked], 1)
-            lost = missing.max(axis=1) * below.price[nodes]
-            cost = demand.arc[nodes] + capacity.next_increase_at(demand, nodes)
-            before = count
-            for node in nodes[np.lexsort((cost, -below.rank[nodes], lost))].tolist():
-                if count and capacity.place(demand, node, 1):
-                    self._commits.append(Commit(number, node, 1))
-                    count -= 1
-            if count == before:
-                break
+        is_short = capacity.free - room < demand.requests
+        lost = np.where(is_short, price[:, np.newaxis] / np.maximum(room, 1), 0.0)
+        self._commits += greedy(self._restricted_cost_matrix(), [(number, len(self._left(number)))], capacity, lost)
 
 
 def _importance(problem: Problem, number: int) -> tuple[bool, float]:
