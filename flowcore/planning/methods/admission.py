@@ -110,13 +110,21 @@ class Admission:
             return  # other orders are for what stays out
         if "gangs by share" not in problem.without:
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
-            self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
+            order = self._ordered(group_values, self._pod_prices / shares[self._pods.demand])
+            self.offer(self._admit("gangs by share", *order))
             yield
 
     def by_price(self) -> Candidate:
-        """The highest price for what it counts first; a group counts as the pods that it needs do together."""
+        """The candidate that the order of prices gives."""
+        return self._admit("gangs by price", *self.price_order())
+
+    def price_order(self) -> tuple[Int64s, Int64s]:
+        """The highest price for what it counts first; a group counts as the pods that it needs do together.
+
+        See ``_ordered``.
+        """
         groups = np.array([group.rank_price for group in self._problem.atomic_groups.all], dtype=np.float64)
-        return self._admit("gangs by price", groups, self._pods.rank_price)
+        return self._ordered(groups, self._pods.rank_price)
 
     def _relax(self, **fineness: int) -> bool:
         """Solves the round in fractions with groups, whose prices give a bound; False: it is too large.
@@ -160,14 +168,10 @@ class Admission:
             if better is not None:
                 self.offer(admitted.invert(better))
 
-    def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
-        """The candidate that an order gives.
-
-        Args:
-            group_values: float64[U], pod_values: float64[P]; the highest value comes first.
-        """
+    def _admit(self, method: str, groups: Int64s, demands: Int64s) -> Candidate:
+        """The candidate that an order gives (``_ordered``)."""
         run = AdmissionRun(self._problem)
-        run.bisect(*self._ordered(group_values, pod_values))
+        run.bisect(groups, demands)
         return run.conclude(method)
 
     def offer(self, candidate: Candidate) -> None:
@@ -180,6 +184,9 @@ class Admission:
         """Entries in order: int64[E], a group, or the group that a pod is optional in; int64[E], a demand or -1.
 
         Groups that are partially placed come first; among equal values entries with few pods.
+
+        Args:
+            group_values: float64[U], pod_values: float64[P]; the highest value comes first.
         """
         groups, pods, required = self._problem.atomic_groups.all, self._pods, self._problem.required
         schedulable = np.nonzero(~self._problem.unschedulable)[0]

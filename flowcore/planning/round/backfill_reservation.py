@@ -2,9 +2,9 @@
 
 A gang is overdue when it has waited longer than its policy allows (``GangPolicy.hold_room_after``). Of the overdue
 atomic groups that would fit if all pods left that can, the group with the highest unscheduled cost is placed after
-everything that costs more. If it fits then, it is admitted before others; if not, the capacity for as many of its pods
-as fit is held out of the round. Capacity is held for one group a round, up to a share of the cluster, until a deadline
-(``model/backfill_history.py``), and never from a pod of a higher priority.
+everything that comes before it in the order of prices. If it fits then, it is admitted before others; if not, the
+capacity for as many of its pods as fit is held out of the round. Capacity is held for one group a round, up to a share
+of the cluster, until a deadline (``model/backfill_history.py``), and never from a pod of a higher priority.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.policies import GangPolicy
 from flowcore.model.resources import PODS
-from flowcore.planning.methods.admission import Admission, IndividualPods, complete
+from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.passes import Pass
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
 from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.domain_room import DomainRoom, may_hold, needs_of
 from flowcore.planning.problem.problem import Problem
-from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.topology.domains import Domains
 
 
 class ReserveBackfill(Pass):
@@ -67,11 +68,12 @@ def _reserve(problem: Problem) -> Problem:
     ]
     if not overdue:
         return problem
-    admitted, drained = Admission(problem).by_price().admitted, _DrainedCluster(problem)
+    admission, drained = Admission(problem), _DrainedCluster(problem)
+    admitted = admission.by_price().admitted
     for *_, number in sorted(overdue):
         if not admitted[number] and drained.can_fit(groups[number]):
-            fits, commits = _fit_after_costlier(problem, number)
-            if fits:
+            commits = _where_it_fits(problem, number, *admission.price_order())
+            if sum(commit.count for commit in commits) == groups[number].size:
                 first = replace(groups[number], partially_placed=True)
                 return problem.with_atomic_groups((*groups[:number], first, *groups[number + 1 :]))
             commits = _within_share(commits, problem, _reservation_share(groups[number], problem))
@@ -79,30 +81,21 @@ def _reserve(problem: Problem) -> Problem:
     return problem
 
 
-def _fit_after_costlier(problem: Problem, number: int) -> tuple[bool, tuple[Commit, ...]]:
-    """Whether a group fits after everything that costs more or has a higher priority; if not, where pods of it fit."""
-    groups = problem.atomic_groups.all
-    rank_price, priority = groups[number].rank_price, _priority_of(groups[number], problem)
-    costlier = [
-        costlier_number
-        for costlier_number, group in enumerate(groups)
-        if costlier_number != number
-        and not group.unschedulable_reason
-        and (group.partially_placed or group.rank_price > rank_price or _priority_of(group, problem) > priority)
-    ]
-    costlier.sort(key=lambda index: (not groups[index].partially_placed, -groups[index].rank_price, index))
-    pods = IndividualPods.of(problem)
-    above = np.array([demand.group.pod_class.priority > priority for demand in problem.demands], dtype=np.bool_)
-    before = (pods.rank_price > rank_price) | above[pods.demand]
-    alone, optional = (np.nonzero(before & of)[0] for of in (pods.group < 0, np.isin(pods.group, costlier)))
+def _where_it_fits(problem: Problem, number: int, groups: Int64s, demands: Int64s) -> tuple[Commit, ...]:
+    """Where pods that a group needs fit after all that come before it or have a higher priority.
+
+    Args:
+        groups, demands: the order of all (``Admission.price_order``).
+    """
+    all_groups = problem.atomic_groups.all
+    priority = _priority_of(all_groups[number], problem)
+    of_demand = np.array([demand.group.pod_class.priority for demand in problem.demands], dtype=np.int64)
+    of_group = np.array([_priority_of(group, problem) for group in all_groups], dtype=np.int64)
+    before = np.where(demands < 0, of_group[groups], of_demand[demands]) > priority
+    before[: np.nonzero((groups == number) & (demands < 0))[0][0]] = True
     run = AdmissionRun(problem)
-    # Each of these comes before the group, so their order does not matter here.
-    run.bisect(np.full(len(alone), -1, dtype=np.int64), pods.demand[alone])
-    run.bisect(np.array(costlier, dtype=np.int64), np.full(len(costlier), -1, dtype=np.int64))
-    run.bisect(pods.group[optional], pods.demand[optional])
-    commits = run.fitting(number)
-    fits = sum(commit.count for commit in commits) == groups[number].size
-    return fits, () if fits else tuple(commits)
+    run.bisect(groups[before], demands[before])
+    return tuple(run.fitting(number))
 
 
 def _priority_of(group: AtomicGroup, problem: Problem) -> int:
@@ -167,19 +160,16 @@ class _DrainedCluster:
         if asked not in self._known:
             if priority not in self._capacity_by_priority:
                 self._capacity_by_priority[priority] = _drained_capacity(self._problem.snapshot, priority)
-            self._known[asked] = self._fits(atomic_group, self._capacity_by_priority[priority])
+            room = DomainRoom.of_amounts(self._problem.demands, self._capacity_by_priority[priority])
+            required, demands = atomic_group.required, self._problem.demands
+            needs = [
+                need
+                for number, count in required.items()
+                for need in needs_of({number: tuple(range(count))}, required, demands, room)
+            ]
+            whole = Domains.whole(self._problem.snapshot.table)
+            self._known[asked] = bool(may_hold(needs, whole, room.free).all())
         return self._known[asked]
-
-    def _fits(self, atomic_group: AtomicGroup, empty: Int64s) -> bool:
-        asked, usable = np.zeros(empty.shape[1]), np.zeros(len(empty), dtype=np.bool_)
-        for number, need in atomic_group.required.items():
-            demand = self._problem.demands[number]
-            if int(np.minimum(count_fitting(demand.requests, empty), need)[demand.allowed].sum()) < need:
-                return False
-            asked += need * demand.requests.astype(np.float64)
-            usable |= demand.allowed
-        total = empty[usable].astype(np.float64).sum(axis=0)
-        return bool(((asked <= total) | (asked == 0)).all())
 
 
 def _drained_capacity(snapshot: Snapshot, priority: int) -> Int64s:
