@@ -26,7 +26,7 @@ from flowcore.planning.evictions.order import (
     waited_for,
 )
 from flowcore.planning.evictions.revocation import Dependents, revocable
-from flowcore.planning.evictions.room_in_domains import place_in_domains
+from flowcore.planning.evictions.room_in_domains import place_group
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
 from flowcore.planning.evictions.rules.lasting_rules import LastingRules
@@ -334,12 +334,7 @@ class _EvictionRound:
         preempts = self._any_evictable(waiting) and self._may_all_preempt(waiting)
         if not self._left(waiting, waiting.demands[0][1]):
             return
-        if waiting.needs_domain:
-            place_in_domains(self._problem, self._state, search, self._tries, waiting, preempts=preempts)
-            return
-        checkpoint = self._state.checkpoint()
-        if not all(search.place_all(demand, pods, preempts=preempts) == len(pods) for demand, pods in waiting.demands):
-            self._state.roll_back(checkpoint)
+        place_group(self._problem, self._state, search, self._tries, waiting, preempts=preempts)
 
     def _left(self, waiting: Waiting, pods: Sequence[PendingPod]) -> list[PendingPod]:
         """Pods of what waits that have no node yet; of a gang that is taken back none beyond those that it needs."""

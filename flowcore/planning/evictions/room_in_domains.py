@@ -1,4 +1,4 @@
-"""Running pods leave for an atomic group whose gangs keep to domains, such as a block and racks within it.
+"""Running pods leave for an atomic group. Its gangs may keep to domains, such as a block and racks within it.
 
 Domains are searched as where nobody leaves (``methods/domain_search.py``), and pods get nodes, and victims, as all
 others do. Without a plan for the whole group nobody leaves.
@@ -30,7 +30,7 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domains import Domains
 
 
-def place_in_domains(
+def place_group(
     problem: Problem,
     state: Plan,
     search: Search,
@@ -45,11 +45,9 @@ def place_in_domains(
         tries: those of the round.
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
-    if not tries.left(waiting.group):
-        return
     start, builder = state.checkpoint(), _MadeRoom(state, search, waiting, preempts=preempts)
     placed = DomainSearch(problem, waiting.group, builder, tries).run()
-    if placed is None or not preempts:
+    if placed is None or not (preempts and waiting.needs_domain):
         return
     demands = [(demand, pods, placed.nodes.get(demand)) for demand, pods in waiting.demands]
     choices = [
@@ -66,7 +64,7 @@ class _MadeRoom:
     cheapest = False
 
     def __init__(self, state: Plan, search: Search, waiting: Waiting, *, preempts: bool) -> None:
-        """For a group that waits; ``preempts``: see ``place_in_domains``."""
+        """For a group that waits; ``preempts``: see ``place_group``."""
         self.plan, self._search, self._preempts = state, search, preempts
         self._pods = dict(waiting.demands)
         self._priority = max(state.demands[number].group.pod_class.priority for number in self._pods)

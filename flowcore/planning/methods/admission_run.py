@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,10 +44,10 @@ class AdmissionRun:
                     self._demands[demand] = problem.demands[demand]
         #: Demands of which no further pod fits.
         self._exhausted = ~problem.cost_matrix.placeable
-        self._any_domain = np.array([group.any_domain for group in problem.atomic_groups.all], dtype=np.bool_)
+        groups = problem.atomic_groups.all
+        self._waits = np.array([may_wait(problem, group) for group in range(len(groups))], dtype=np.bool_)
         #: Groups that are placed by themselves: they choose a domain, or wait where that is cheaper.
-        self._waits = np.array([may_wait(problem, group) for group in range(len(self._any_domain))], dtype=np.bool_)
-        self._alone = ~self._any_domain | self._waits
+        self._alone = self._waits | np.array([not group.any_domain for group in groups], dtype=np.bool_)
         #: For each demand what ``_fit_counts_of`` said last, and how many changes of the capacity it knew.
         self._fit_counts: dict[int, tuple[Int64s, int]] = {}
 
@@ -76,10 +75,8 @@ class AdmissionRun:
             self._place_what_fits(int(demand[0]), len(demand))
             return
         if len(group) == 1:
-            if not self._any_domain[groups[0]]:
-                self._place_in_domains(int(groups[0]))
-            elif self._alone[groups[0]]:
-                self._place_by_cost(int(groups[0]))
+            if self._alone[groups[0]]:
+                self._place_alone(int(groups[0]))
             return
         half = len(group) // 2
         self.bisect(group[:half], demand[:half])
@@ -137,10 +134,16 @@ class AdmissionRun:
         demands = np.nonzero(counts)[0]
         if not self._may_fit(demands, counts[demands]):
             return False
+        before = self._capacity.checkpoint()
         if self._problem.not_packable[demands].any():
             order = [(demand, int(counts[demand])) for demand in self._problem.by_size if counts[demand]]
-            return self._place_all(self._restricted_cost_matrix(), order)
-        before, placed = self._capacity.checkpoint(), list[tuple[int, Int64s, Int64s]]()
+            commits = greedy(self._restricted_cost_matrix(), order, self._capacity)
+            if sum(commit.count for commit in commits) < counts.sum():
+                self._capacity.roll_back(before)
+                return False
+            self._commits += commits
+            return True
+        placed = list[tuple[int, Int64s, Int64s]]()
         for demand in self._problem.by_size:
             if not counts[demand]:
                 continue
@@ -188,45 +191,20 @@ class AdmissionRun:
             self._commits += [Commit(demand, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
         self._exhausted[demand] = True
 
-    def _place_by_cost(self, group: int) -> None:
-        """Places all pods that a group needs, if they fit and cost less than they would by waiting."""
-        required = self._problem.atomic_groups.all[group].required
-        order = [(demand, required[demand]) for demand in self._problem.by_size if demand in required]
-        self._admitted[group] = self._place_all(self._restricted_cost_matrix(), order, limit=self._limit(group))
-
     def _limit(self, group: int) -> int | None:
         """What a group must cost less than; None: whatever it costs."""
         return self._problem.atomic_groups.all[group].unscheduled_cost if self._waits[group] else None
 
-    def _place_all(self, cost_matrix: CostMatrix, order: Sequence[tuple[int, int]], limit: int | None = None) -> bool:
-        """Places pods by cost, all or none.
-
-        Args:
-            order: demand, and how many pods.
-            limit: what they must cost less than.
-        """
-        capacity = self._capacity.copy()
-        commits = greedy(cost_matrix, order, capacity)
-        if sum(commit.count for commit in commits) < sum(count for _, count in order):
-            return False
-        if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) >= limit:
-            return False
-        self._capacity = capacity
-        self._commits += commits
-        return True
-
-    def _place_in_domains(self, group: int) -> None:
-        """Finds domains in which all pods that a group needs are placed."""
+    def _place_alone(self, group: int) -> None:
+        """Places all pods that a group needs, in domains that it chooses, if they cost less than by waiting."""
         self._tries = self._tries or DomainTries.for_all(self._problem)
         limit = self._limit(group)
         builder = FreeRoom(self._problem, group, self._demands, self._capacity, self._fit_counts_of, limit)
         search = DomainSearch(self._problem, group, builder, self._tries)
         placed = search.run()
         if placed is None:
-            if search.is_short and self._problem.atomic_groups.all[group].needs_domain:
+            if search.is_short:
                 self.put_off.add(group)
-            elif search.is_short:
-                self._place_by_cost(group)  # no gang waits for what it prefers
             return
         self._commits += placed.commits
         for index, nodes in placed.nodes.items():

@@ -119,15 +119,14 @@ class DomainSearch:
         #: Gangs that choose, each with its pods by demand.
         self._gangs = by_turns(self._group, problem.demands)
         last = {demand: place for place, (_, members) in enumerate(self._gangs) for demand in members}
+        ranks = {
+            each: (-problem.demands[each].dominant_share, problem.demands[each].queue_rank)
+            for each in self._group.required
+        }
         #: For each of them, and in the end for no gang: demands that are placed once it has chosen, large ones first.
-        self._due = [
-            [
-                demand
-                for demand in sorted(self._group.required, key=lambda each: -problem.demands[each].dominant_share)
-                if last.get(demand, len(self._gangs)) == place
-            ]
-            for place in range(len(self._gangs) + 1)
-        ]
+        self._due: list[list[int]] = [[] for _ in range(len(self._gangs) + 1)]
+        for demand in sorted(ranks, key=ranks.__getitem__):
+            self._due[last.get(demand, -1)].append(demand)
         self._start = builder.plan.checkpoint()
         self._best: PlacedGroup | None = None
         #: Demand -> bool[N], nodes that it is kept to by the gangs that have chosen.
@@ -145,6 +144,11 @@ class DomainSearch:
         """The best way that was found, which the plan has now; None: there is none, and the plan is as it was."""
         plan = self._builder.plan
         self._choose(0, ())
+        if self._best is None and self._gangs and not self._group.needs_domain:
+            # Nobody waits for what it prefers.
+            plan.roll_back(self._start)
+            self._gangs, self._due = [], [[number for due in self._due for number in due]]
+            self._choose(0, ())
         plan.roll_back(self._start)
         # A plan has one try for each gang at least.
         self._shared.use(self._number, self._to_find - (len(self._gangs) if self._best else 0))
@@ -160,9 +164,12 @@ class DomainSearch:
             if placed is not None:
                 self._keep_if_better((*commits, *placed))
             return
+        if not self._most_to_find:
+            self.is_short = True
+            return
         plan, tried, added = self._builder.plan, self._tried.setdefault(self._kind(place), set()), set[bytes]()
-        for rank, nodes in enumerate(self._choices(place)):
-            if self._is_free() or (rank >= _MOST_DOMAINS and self._best is not None):
+        for nodes in self._choices(place):
+            if self._is_free():
                 break
             if place == 0:
                 # Slices that are alike fail alike: then the widest gang chooses again, not the slice before.
@@ -266,10 +273,12 @@ class DomainSearch:
             if len(self._gangs) > 1 or gang.preferred:
                 best = best[:_MOST_DOMAINS]
             self.is_short |= len(best) > self._most_to_find
-            for code in self._shared.some_of(best, self._most_to_find):
+            for rank, code in enumerate(self._shared.some_of(best, self._most_to_find)):
+                if rank >= _MOST_DOMAINS and self._best is not None:
+                    break
                 yield from narrowed(domains[level].codes == code, level + 1)
         if not gang.needs_domain:
-            yield from narrowed(np.ones(len(self._problem.snapshot.table.nodes), dtype=np.bool_), 0)
+            yield from narrowed(np.ones(len(room.free), dtype=np.bool_), 0)
 
     def _best_first(self, fine: Bools, needs: Sequence[Need], domains: Domains, home: int) -> list[int]:
         """Numbers of the domains that are fine, bool[D], the best first.

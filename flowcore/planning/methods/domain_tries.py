@@ -51,11 +51,13 @@ class DomainTries:
         return cls.of(problem, numbers, len(problem.snapshot.table.nodes))
 
     def left(self, group: int, *, better: bool = False) -> int:
-        """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off.
+        """How many tries a group has for a plan, beside one for each of its gangs; 0: it is put off, or has no share.
 
         Args:
             better: than the plan that it has.
         """
+        if group not in self._keys:
+            return 0
         beside = self._left_in_turn if group == self._in_turn and not better else 0
         used, of_namespace = self._used[better], self._used[better][self._namespace(group)]
         return max(beside, ((self._most - used.total() + of_namespace) // 2 - of_namespace) // 2, 0)
@@ -64,7 +66,7 @@ class DomainTries:
         """Counts tries of a group that found nothing, or that looked for a better plan."""
         if group == self._in_turn and not better:
             self._left_in_turn -= count
-        else:
+        elif group in self._keys:
             self._used[better][self._namespace(group)] += count
 
     def some_of(self, domains: Sequence[int], most: int) -> list[int]:
