@@ -30,7 +30,6 @@ from flowcore.planning.problem.placements.domain_room import (
     Need,
     by_turns,
     is_untouched,
-    left_over,
     may_hold,
     may_hold_slices,
     needs_of,
@@ -300,7 +299,7 @@ class DomainSearch:
                 numbers,
                 cheapest[:-1],
                 is_untouched(most, domains, self._problem.snapshot.allocatable),
-                left_over(most, domains),
+                np.maximum(most.totals(domains) - most.wanted, 0),
                 # A gang that waits for cheap nodes takes the cheapest, or none.
                 cheapest[:-1] if self._builder.cheapest else preferred,
                 ~np.all([need.totals(domains) >= need.wanted for need in needs], axis=0),

@@ -178,12 +178,6 @@ def may_hold_slices(domains: Domains, slices: Iterable[tuple[Domains, Sequence[N
     return fine
 
 
-def left_over(need: Need, domains: Domains) -> Int64s:
-    """int64[D]: for how many more pods each domain has room beside the gang's, as many of these as it takes."""
-    totals = need.totals(domains)
-    return totals - np.minimum(totals, need.wanted)
-
-
 def is_untouched(need: Need, domains: Domains, allocatable: Int64s) -> Bools:
     """bool[D]: domains with as much room as if nothing ran there.
 
