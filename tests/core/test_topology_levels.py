@@ -119,11 +119,12 @@ def test_a_block_with_room_for_all_pods_and_not_for_all_slices(others: int) -> N
     assert racks(result) == {"z1": 4, "z2": 4}
 
 
-def test_the_only_rack_that_holds_the_gang_may_be_the_last() -> None:
+@pytest.mark.parametrize("inside", [(), (Gang("part", 1, topology_key="rack"),)], ids=["alone", "with another gang"])
+def test_the_only_rack_that_holds_the_gang_may_be_the_last(inside: tuple[Gang, ...]) -> None:
     """By amounts each rack holds its pods of three, three and two cores, and only those of the last one find nodes."""
-    waiting = [*ranked("large", 2, "g", cores=3), *ranked("small", 1, "g", cores=2)]
+    waiting = [*ranked("large", 2, "g", cores=3), *ranked("small", 1, "g", *(gang.name for gang in inside), cores=2)]
     tree: Tree = {"a": {**{f"a{at:02}": [4, 4] for at in range(20)}, "z": [3, 3, 2]}}
-    assert racks(plan_and_check(with_gangs(tree, waiting, Gang("g", 3, topology_key="rack")))) == {"z": 3}
+    assert racks(plan_and_check(with_gangs(tree, waiting, Gang("g", 3, topology_key="rack"), *inside))) == {"z": 3}
 
 
 def test_a_pod_that_nobody_needs_rules_out_no_domain() -> None:

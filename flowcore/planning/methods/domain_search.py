@@ -40,7 +40,7 @@ from flowcore.planning.problem.waiting import added_cost
 from flowcore.rules.reasons.kept_domains import nodes_in
 from flowcore.rules.topology.domains import Domains
 
-#: Domains that are tried for a gang at each of its levels, the likeliest first; of one gang alone, once it has a plan.
+#: Domains that are tried for a gang at each of its levels, the likeliest first; for the first gang after it has a plan.
 _MOST_DOMAINS: Final = 8
 #: Choices within one domain of the widest gang, beside one for each gang.
 _TRIES_WITHIN: Final = 32
@@ -269,7 +269,7 @@ class DomainSearch:
         for level in reversed(range(len(levels))):
             fine = may_hold(needs, domains[level], room.free) & may_hold_slices(domains[level], slices)
             best = self._best_first(fine, needs, domains[level], homes[level]) if fine.any() else []
-            if len(self._gangs) > 1 or gang.preferred:
+            if place or gang.preferred:
                 best = best[:_MOST_DOMAINS]
             self.is_short |= len(best) > self._most_to_find
             for rank, code in enumerate(self._shared.some_of(best, self._most_to_find)):
