@@ -9,8 +9,9 @@ of the cluster, until a deadline (``model/backfill_history.py``), and never from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -68,10 +69,10 @@ def _reserve(problem: Problem) -> Problem:
     ]
     if not overdue:
         return problem
-    admission, drained = Admission(problem), _DrainedCluster(problem)
+    admission, fits_when_drained = Admission(problem), _fits_when_drained(problem)
     admitted = admission.by_price().admitted
     for *_, number in sorted(overdue):
-        if not admitted[number] and drained.can_fit(groups[number]):
+        if not admitted[number] and fits_when_drained(groups[number]):
             commits = _where_it_fits(problem, number, *admission.price_order())
             if sum(commit.count for commit in commits) == groups[number].size:
                 first = replace(groups[number], partially_placed=True)
@@ -145,31 +146,26 @@ def _overdue(atomic_group: AtomicGroup, problem: Problem) -> bool:
     return min(after) > 0 and longest > 0 and problem.snapshot.now - atomic_group.waiting_since > max(after)
 
 
-class _DrainedCluster:
-    """The cluster if all pods had left that can. Many groups may ask and most are alike, so answers are kept."""
+def _fits_when_drained(problem: Problem) -> Callable[[AtomicGroup], bool]:
+    """Whether all pods that a group needs would fit if all had left that can: each demand by itself, and all in sum.
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._capacity_by_priority: dict[int, Int64s] = {}
-        self._known: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
+    Many groups may ask and most are alike, so answers are kept.
+    """
 
-    def can_fit(self, atomic_group: AtomicGroup) -> bool:
-        """Whether all pods that a group needs would fit: each demand by itself, and their requests in sum."""
-        priority = _priority_of(atomic_group, self._problem)
-        asked = priority, frozenset(atomic_group.required.items())
-        if asked not in self._known:
-            if priority not in self._capacity_by_priority:
-                self._capacity_by_priority[priority] = _drained_capacity(self._problem.snapshot, priority)
-            room = DomainRoom.of_amounts(self._problem.demands, self._capacity_by_priority[priority])
-            required, demands = atomic_group.required, self._problem.demands
-            needs = [
-                need
-                for number, count in required.items()
-                for need in needs_of({number: tuple(range(count))}, required, demands, room)
-            ]
-            whole = Domains.whole(self._problem.snapshot.table)
-            self._known[asked] = bool(may_hold(needs, whole, room.free).all())
-        return self._known[asked]
+    @cache
+    def room(priority: int) -> DomainRoom:
+        return DomainRoom.of_amounts(problem.demands, _drained_capacity(problem.snapshot, priority))
+
+    @cache
+    def fits(priority: int, required: frozenset[tuple[int, int]]) -> bool:
+        needs = [
+            need
+            for number, count in required
+            for need in needs_of({number: tuple(range(count))}, {number: count}, problem.demands, room(priority))
+        ]
+        return bool(may_hold(needs, Domains.whole(problem.snapshot.table), room(priority).free).all())
+
+    return lambda group: fits(_priority_of(group, problem), frozenset(group.required.items()))
 
 
 def _drained_capacity(snapshot: Snapshot, priority: int) -> Int64s:
