@@ -100,6 +100,20 @@ def test_a_gang_that_leaves_frees_no_node_that_the_pod_may_not_use() -> None:
     assert {eviction.pod.key for eviction in result.evictions} == {"default/r0", "default/r1"}
 
 
+def test_a_gang_of_two_priorities_comes_whole_or_not_at_all() -> None:
+    """Room is left for its first pod only: it waits, whatever is decided again for others of that pod's priority."""
+    runs = [running("r0", "n0", 1, priority=1), running("r1", "n0", 3, priority=1)]
+    pending = [
+        waiting("w", 1, priority=3),
+        waiting("g0", 3, priority=3, gangs=("g",)),
+        waiting("g1", 1, gangs=("g",)),
+    ]
+    drawn = snapshot([node("n0", 4)], runs, pending, gangs=[Gang("g", 2)])
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    assert [each.pod.key for each in result.placements] == ["default/w"]
+
+
 def test_a_pod_more_of_a_gang_stays_in_the_zone_that_the_plan_chose() -> None:
     """The gang needs two pods, which zone b has room for; nobody leaves zone a for its third."""
     gang = Gang("g", 2, topology_key="zone")

@@ -6,6 +6,7 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -224,7 +225,10 @@ class Search:
         if len(priorities) != 1:
             return
         (priority,) = priorities
-        demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
+        fitting = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
+        # Of a group that has pods of other priorities, too, no part is decided by itself.
+        parts, all_of = (Counter(group for _, _, group in some if group >= 0) for some in (fitting, demands))
+        demands = [each for each in fitting if parts[each[2]] == all_of[each[2]]]
         if preempts and any(self._counts_lost_work(demand) for demand, _, _ in demands):
             return
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
