@@ -114,6 +114,19 @@ def test_a_gang_of_two_priorities_comes_whole_or_not_at_all() -> None:
     assert [each.pod.key for each in result.placements] == ["default/w"]
 
 
+def test_a_placement_that_stays_leaves_its_room_to_none_that_comes_at_once() -> None:
+    """A pod of the gang takes its room, and for the other one a pod leaves: then there is room for it again, later."""
+    pending = [
+        waiting("g0", 1, priority=3, gangs=("g",)),
+        waiting("g1", 3, priority=2, gangs=("g",)),
+        waiting("w", 2, priority=1),
+    ]
+    drawn = snapshot([node("n0", 6)], [running("r0", "n0", 3, priority=1)], pending, gangs=[Gang("g", 2)])
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    assert len(result.placements) == 3
+
+
 def test_a_pod_more_of_a_gang_stays_in_the_zone_that_the_plan_chose() -> None:
     """The gang needs two pods, which zone b has room for; nobody leaves zone a for its third."""
     gang = Gang("g", 2, topology_key="zone")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.running_pods import EvictionKind
@@ -33,15 +33,16 @@ def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
     done: set[int] = set()
     any_stays = False
-    asked: dict[int, Int64s] = {}
-    for arrival in state.arrivals:
-        asked[arrival.node] = asked.get(arrival.node, 0) + state.demands[arrival.demand].requests
+    arriving, arriving_now = _Arriving(state, now=False), _Arriving(state, now=True)
     for resident in order:
         if resident in done:
             continue
         eviction = _together(state, resident, arrived)
         done.update(eviction)
-        if not eviction or not _enough(state, eviction, asked):
+        # A placement that stays is there at once.
+        placements = [member for member in eviction if not state.residents.is_running(member)]
+        has_enough = arriving.has_enough_beside(eviction) and arriving_now.has_enough_beside(placements)
+        if not eviction or not has_enough:
             continue
         before = state.checkpoint()
         for member in reversed(eviction):
@@ -70,23 +71,33 @@ def _together(state: Plan, resident: int, arrived: Collection[str]) -> Sequence[
     return (resident,)
 
 
-def _enough(state: Plan, eviction: Sequence[int], asked: Mapping[int, Int64s]) -> bool:
-    """Whether all that comes still has its resources if these stay.
+class _Arriving:
+    """Pods that come once all have left, or at once: what they ask for."""
 
-    Args:
-        asked: for each node that pods come to, int64[R], what they ask for.
-    """
-    residents = state.residents
-    rest: dict[int, Int64s] = {}
-    for member in eviction:
-        node = int(residents.nodes[member])
-        rest[node] = rest.get(node, state.free[node]) - residents.usage[member]
-    for node, free in rest.items():
-        lacking = free < 0
-        if not lacking.any():
-            continue
-        if node in asked and (lacking & (asked[node] > 0)).any():
-            return False
-        if any(leaving.to == node for resident, leaving in state.leaving.items() if resident not in eviction):
-            return False
-    return True
+    def __init__(self, state: Plan, *, now: bool) -> None:
+        """``now``: those that come at once."""
+        self._state, self._now = state, now
+        #: int64[R] for each node that they come to.
+        self._on_nodes: dict[int, Int64s] = {}
+        for arrival in state.arrivals:
+            if arrival.at_once or not now:
+                requests = state.demands[arrival.demand].requests
+                self._on_nodes[arrival.node] = self._on_nodes.get(arrival.node, 0) + requests
+
+    def has_enough_beside(self, staying: Sequence[int]) -> bool:
+        """Whether they have all that they ask for if these residents stay."""
+        state, residents = self._state, self._state.residents
+        rest: dict[int, Int64s] = {}
+        for member in staying:
+            node = int(residents.nodes[member])
+            free = state.free_now(node) if self._now else state.free[node]
+            rest[node] = rest.get(node, free) - residents.usage[member]
+        for node, free in rest.items():
+            lacking = free < 0
+            if not lacking.any():
+                continue
+            if node in self._on_nodes and (lacking & (self._on_nodes[node] > 0)).any():
+                return False
+            if any(leaving.to == node for resident, leaving in state.leaving.items() if resident not in staying):
+                return False
+        return True
