@@ -64,10 +64,13 @@ class QueueUsage(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         used: of all pods with a node or a reservation.
         leaving: the part of it whose pods are being deleted or evicted.
+        twice: what ``used`` has twice, that of queues below it included: of pods that come once others have left, and
+            of these others, the larger part is what counts for a limit.
     """
 
     used: Amounts = ()
     leaving: Amounts = ()
+    twice: Amounts = ()
 
 
 @dataclass(frozen=True, slots=True)

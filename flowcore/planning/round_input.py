@@ -105,12 +105,12 @@ class OnTheWay:
     Attributes:
         gang_pods: keys of gangs' pods on their way to a node, and that node.
         paused: keys of pods that are not planned for a while, since a write for them was refused.
-        reserved: gives the pods with a reservation, whose room counts for their queues.
+        reserved: gives the pods with a reservation, whose room counts for their queues, and those that leave first.
     """
 
     gang_pods: Mapping[str, str] = field(default_factory=dict)
     paused: Collection[str] = ()
-    reserved: Callable[[], Iterable[Pod]] = tuple
+    reserved: Callable[[], Iterable[tuple[Pod, Sequence[Pod]]]] = tuple
 
 
 class RoundInput:
@@ -226,8 +226,8 @@ class RoundInput:
         sums = _QueueUsageSums(cluster)
         # Both are taken now: a pod that is bound meanwhile counts once.
         pods, reserved = list(cluster.pods.values()), self._on_the_way.reserved()
-        for pod in reserved:
-            sums.add(pod, pod.pod_class.requests)
+        for pod, leave_first in reserved:
+            sums.add_coming(pod, leave_first)
         for pod in pods:
             sums.add_pod(pod)
             yield
@@ -241,14 +241,36 @@ class _QueueUsageSums:
         self._cluster = cluster
         self._used: dict[str, Counter[str]] = {}
         self._leaving: dict[str, Counter[str]] = {}
+        self._twice: dict[str, Counter[str]] = {}
+        #: What a pod that leaves still has for others that come, by its key and the queue that it counts for.
+        self._rest: dict[tuple[str, str], Counter[str]] = {}
 
     def add_pod(self, pod: Pod) -> None:
         """Adds a pod of the cluster, if it holds room on a known node."""
-        if pod.node_name in self._cluster.nodes and not pod.terminal:
-            self.add(pod, pod.usage, leaving=pod.deleting or pod.key in self._cluster.leaving)
+        if self._has_usage(pod):
+            self._add(pod, pod.usage, leaving=pod.deleting or pod.key in self._cluster.leaving)
 
-    def add(self, pod: Pod, usage: Amounts, *, leaving: bool = False) -> None:
-        """Adds room that a pod holds, whether bound or reserved."""
+    def add_coming(self, pod: Pod, leave_first: Iterable[Pod]) -> None:
+        """Adds the room that is reserved for a pod; what those leave that go first counts with it, once."""
+        self._add(pod, pod.pod_class.requests)
+        coming = {name: Counter(dict((*pod.pod_class.requests, (PODS, 1)))) for name in self._path(pod)}
+        for leaver in filter(self._has_usage, leave_first if coming else ()):
+            for name in coming.keys() & self._path(leaver):
+                rest = self._rest.setdefault((leaver.key, name), Counter(dict((*leaver.usage, (PODS, 1)))))
+                both = coming[name] & rest
+                coming[name] -= both
+                rest -= both
+                self._twice.setdefault(name, Counter()).update(both)
+
+    def _has_usage(self, pod: Pod) -> bool:
+        return pod.node_name in self._cluster.nodes and not pod.terminal
+
+    def _path(self, pod: Pod) -> tuple[str, ...]:
+        """The queues that a pod counts for."""
+        name = self._cluster.queues.of(pod, self._cluster.namespaces)
+        return self._cluster.queues.tree.path(name) if name else ()
+
+    def _add(self, pod: Pod, usage: Amounts, *, leaving: bool = False) -> None:
         name = self._cluster.queues.of(pod, self._cluster.namespaces)
         if name:
             for sums in (self._used, self._leaving) if leaving else (self._used,):
@@ -259,7 +281,8 @@ class _QueueUsageSums:
 
     def totals(self) -> dict[str, QueueUsage]:
         """The sums by name of queue."""
+        sums = (self._used, self._leaving, self._twice)
         return {
-            name: QueueUsage(capped(sorted(used.items())), capped(sorted(self._leaving.get(name, Counter()).items())))
-            for name, used in sorted(self._used.items())
+            name: QueueUsage(*(capped(sorted(of_queue.get(name, Counter()).items())) for of_queue in sums))
+            for name in sorted(self._used.keys() | self._twice.keys())
         }

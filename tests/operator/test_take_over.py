@@ -116,6 +116,57 @@ async def test_one_victim_has_ended_and_one_not(scheduler: str) -> None:
     assert not leader.asked
 
 
+@pytest.mark.parametrize("takes_over", [False, True], ids=["the same process", "a new process"])
+async def test_who_leaves_for_the_limit_of_a_queue_is_gone_first(takes_over: bool) -> None:  # noqa: FBT001
+    """Nodes have room and the limit leaves none: the urgent pod is bound once its victim, on another node, is gone."""
+    scene = EvictionScene()
+    limited = Queue("q", pods=LabelSelector(), namespaces=LabelSelector(), limit=(("cpu", 900),))
+    scene.state.apply(ObjectSet(QUEUES, "q", limited))
+    scene.node("n0", 850)
+    scene.node("n1")
+    scene.pod("low", 800, node_name="n0", started=1.0)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    assert scene.answer_evictions() == ["low"]
+    scene.change("low", deleting=True, grace_period=30.0)
+    scene.change("u", nominated_node="n1", planned_node="n1")
+    if takes_over:
+        scene = watching(scene)
+        scene.state.apply(ObjectSet(QUEUES, "q", limited))
+        scene.state.sync()
+    await let_plan(scene)
+    assert not scene.bound
+    scene.gone("low")
+    await let_plan(scene)
+    assert scene.bound == {"ns/u": "n1"}
+
+
+async def test_each_urgent_pod_of_a_full_queue_costs_it_one_pod() -> None:
+    """The second one comes while the first one's victim terminates: both of these count for the limit once."""
+    scene = EvictionScene()
+    limited = Queue("q", pods=LabelSelector(), namespaces=LabelSelector(), limit=(("cpu", 800),))
+    scene.state.apply(ObjectSet(QUEUES, "q", limited))
+    scene.node("n0")
+    scene.node("n1")
+    for number in range(4):
+        scene.pod(f"low-{number}", 200, node_name="n0", started=1.0)
+    evicted = set[str]()
+    for name in ("u", "w"):
+        urgent(scene, name, 200)
+        await scene.turn(2)
+        for victim in set(scene.answer_evictions()) - evicted:
+            scene.change(victim, deleting=True, grace_period=30.0)
+            evicted.add(victim)
+        scene.change(name, nominated_node=scene.nominated[f"ns/{name}"], planned_node=scene.nominated[f"ns/{name}"])
+        await let_plan(scene)
+    assert len(evicted) == 2
+    assert not scene.bound
+    for victim in evicted:
+        scene.gone(victim)
+    await let_plan(scene)
+    assert set(scene.bound) == {"ns/u", "ns/w"}
+
+
 async def replaced_victims(scene: EvictionScene, scheduler: str, *names: str) -> dict[str, str]:
     """Evicts for these pods. Then the victims are gone and their replacements wait; the places that were made.
 

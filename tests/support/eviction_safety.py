@@ -13,7 +13,9 @@ import msgspec
 import pytest
 from support.safety import check_gangs
 
-from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.indexes.queue_index import QueueTree
+from flowcore.costs.shares.additions import added_by
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import (
@@ -23,6 +25,7 @@ from flowcore.model.policies import (
     ReschedulingMode,
     ReschedulingReason,
 )
+from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.result import Eviction, Placement
 from flowcore.planning.round import RoundResult
@@ -39,6 +42,24 @@ class Carried:
         self._used = snapshot.used.copy()
         self._gone: list[RunningPod] = []
         self._running = {pod.key: pod for pod in snapshot.running.pods}
+        self._tree = QueueTree(() if snapshot.queues is None else snapshot.queues.queues)
+        self._held: Counter[tuple[str, str]] = Counter()
+        for name, usage in {} if snapshot.queues is None else snapshot.queues.usage.items():
+            self._count(name, usage.used, 1)
+
+    def _count(self, queue: str, amounts: Amounts, sign: int) -> None:
+        for above in self._tree.path(queue) if queue in self._tree.queues else ():
+            for resource, amount in amounts:
+                self._held[above, resource] += sign * amount
+
+    def come_to_queue(self, pod: PendingPod) -> None:
+        """A pod counts for its queue and for those above it, and none of what it adds passes a limit."""
+        added = added_by(pod)
+        self._count(pod.queue, added, 1)
+        for above in self._tree.path(pod.queue) if pod.queue in self._tree.queues else ():
+            for resource, limit in self._tree.queues[above].limit:
+                if dict(added).get(resource):
+                    assert self._held[above, resource] <= limit, f"{pod.key} passes the limit of {above}: {resource}"
 
     def now(self, without: Iterable[RunningPod] = ()) -> Snapshot:
         """The cluster as it is, but for some pods."""
@@ -79,9 +100,11 @@ class Carried:
         self._used[self._snapshot.table.index[node]] += self._snapshot.vector(pod_class.requests)
         self._there.append((node, key, pod_class, signature))
 
-    def leave(self, pod: RunningPod) -> None:
-        """A pod is gone."""
+    def leave(self, pod: RunningPod, *, is_replaced: bool = False) -> None:
+        """A pod is gone; ``is_replaced``: its replacement, which has a node, counts for its queue."""
         assert pod not in self._gone, f"{pod.key} leaves twice"
+        if not is_replaced:
+            self._count(pod.queue, (*pod.usage, ("pods", 1)), -1)
         self._used[self._snapshot.table.index[pod.node]] -= self._snapshot.vector(pod.usage)
         self._gone.append(pod)
 
@@ -115,7 +138,7 @@ def carry_out(snapshot: Snapshot, placements: Iterable[Placement], evictions: It
         if each.to:
             _reserve(carried, each)
     for each in leavers:
-        carried.leave(each.pod)
+        carried.leave(each.pod, is_replaced=bool(each.to))
     for placement in placements:
         if placement.victims:
             _place(carried, placement, carried.now())
@@ -132,6 +155,7 @@ def _reserve(carried: Carried, eviction: Eviction) -> None:
 def _place(carried: Carried, placement: Placement, now: Snapshot) -> None:
     pod = placement.pod
     carried.check_fits(pod.key, placement.node, pod.pod_class, pod.signature, now)
+    carried.come_to_queue(pod)
     carried.come(pod.key, placement.node, pod.pod_class, pod.signature)
 
 

@@ -247,6 +247,7 @@ class Snapshot:
         backfill_history: how long room has been held for gangs so far.
         running: running pods that may leave their nodes; None: nobody may. ``used`` counts them in either case.
         queues: the FlowQueues, and what their pods hold; None: there are none.
+        held_back: why limits of queues leave nothing for waiting pods before others leave, by key of the pod.
         measured: float64[N, 3], cpu (milli-cores), memory (bytes) and bandwidth (bits per second) that count as used by
             measurement (model/usage.py MeasuredLoad); NaN: not measured. None: nothing is.
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
@@ -272,6 +273,7 @@ class Snapshot:
     backfill_history: BackfillHistory = NO_BACKFILL_HISTORY
     running: RunningPods | None = None
     queues: QueueState | None = None
+    held_back: Mapping[str, str] = field(default_factory=dict)
     measured: NDArray[np.float64] | None = None
     numa: NumaRoom | None = None
     devices: DeviceObjects = field(default_factory=DeviceObjects)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
+
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.queues import QueueState, QueueUsage
 from flowcore.model.resources import PODS, Amounts
@@ -43,8 +45,8 @@ def with_plan(state: QueueState, placed: Iterable[PendingPod], evicted: Iterable
         count(pod.queue, added_by(pod), 1)
     for victim in evicted:
         count(victim.queue, (*victim.usage, (PODS, 1)), -1)
-    leaving = {name: usage.leaving for name, usage in state.usage.items()}
     usage = {
-        name: QueueUsage(tuple(sorted(total.items())), leaving.get(name, ())) for name, total in sorted(sums.items())
+        name: msgspec.structs.replace(state.usage.get(name, QueueUsage()), used=tuple(sorted(total.items())))
+        for name, total in sorted(sums.items())
     }
     return replace(state, usage=usage)

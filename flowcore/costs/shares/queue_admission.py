@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.costs.shares.filling import Float64s
+from flowcore.costs.shares.limit_room import LimitRoom
 from flowcore.costs.shares.shares import Shares, urgencies_of
 from flowcore.model.gangs import Gang
 from flowcore.rules.topology.connected_components import connected_components
@@ -24,10 +24,10 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
         return {}
     shares = Shares(snapshot)
-    allowance = _allowance(shares)
-    concerned = {name for name in shares.tree.queues if allowance.is_about(name)}
+    room = LimitRoom(shares)
+    concerned = {name for name in shares.tree.queues if len(room.rows(name))}
     pods = [pod for pod in snapshot.pending if pod.queue in concerned]
-    if not allowance.lacking(pods):
+    if not room.lacking(pods):
         return {}
     fits = fitting()
 
@@ -43,17 +43,17 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     reasons: dict[str, str] = {}
     for unit in units:
         needed, others = _needed(unit, snapshot.gangs)
-        lacking = allowance.lacking(needed)
+        lacking = room.lacking(needed)
         if lacking:
             text = _sentence(lacking, needed)
             reasons.update((pod.key, text) for pod in unit)
             continue
-        allowance.take(needed)
+        room.take(needed)
         for pod in others:
-            if lacking := allowance.lacking([pod]):
+            if lacking := room.lacking([pod]):
                 reasons[pod.key] = _sentence(lacking, [pod])
             else:
-                allowance.take([pod])
+                room.take([pod])
     return reasons
 
 
@@ -61,54 +61,15 @@ def let_in_by_limits(snapshot: Snapshot) -> Callable[[Sequence[PendingPod]], boo
     """Whether the limits of queues leave enough for some pods beside those that were let in by earlier questions."""
     if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
         return lambda _: True
-    allowance = _allowance(Shares(snapshot))
+    room = LimitRoom(Shares(snapshot))
 
     def let_in(pods: Sequence[PendingPod]) -> bool:
-        is_enough = allowance.lacking(pods) is None
+        is_enough = room.lacking(pods) is None
         if is_enough:
-            allowance.take(pods)
+            room.take(pods)
         return is_enough
 
     return let_in
-
-
-class _Allowance:
-    """What the limits leave."""
-
-    def __init__(self, shares: Shares, left: dict[str, Float64s]) -> None:
-        self._shares, self._left = shares, left
-
-    def is_about(self, name: str) -> bool:
-        """Whether a queue, or one above it, has a limit."""
-        return not self._left.keys().isdisjoint(self._shares.tree.path(name))
-
-    def _requests(self, pods: Sequence[PendingPod]) -> dict[str, Float64s]:
-        """What pods take of the room of each queue with a limit."""
-        requests: dict[str, Float64s] = {}
-        for pod in pods:
-            for name in self._shares.tree.path(pod.queue) if pod.queue in self._shares.tree.queues else ():
-                if name in self._left:
-                    request = self._shares.added_by(pod)
-                    requests[name] = requests[name] + request if name in requests else request
-        return requests
-
-    def lacking(self, pods: Sequence[PendingPod]) -> tuple[str, str] | None:
-        """The queue whose limit these pods would pass together, and the resource; None: they pass none."""
-        for name, request in self._requests(pods).items():
-            over = (request > 0) & (request > self._left[name])
-            if over.any():
-                return name, self._shares.resources[int(over.argmax())]
-        return None
-
-    def take(self, pods: Sequence[PendingPod]) -> None:
-        """The pods are let in."""
-        for name, request in self._requests(pods).items():
-            self._left[name] = self._left[name] - request
-
-
-def _allowance(shares: Shares) -> _Allowance:
-    limits = {name: shares.limit(name) for name, queue in shares.tree.queues.items() if queue.limit}
-    return _Allowance(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
 
 
 def _cannot_be_placed(unit: Sequence[PendingPod], gangs: Mapping[str, Gang]) -> bool:

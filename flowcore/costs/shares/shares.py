@@ -34,7 +34,7 @@ class Shares:
         tree: the accepted queues.
         capacity: float64[R], what all queues together can have, in the columns of the snapshot. Nodes that are cordoned
             offer what their pods hold, and so do nodes that offer none of a resource.
-        held: float64[R] by queue, what its pods hold.
+        held: float64[R] by queue, what its pods hold; of those that come and those that leave first the larger part.
         used: the same without pods that are leaving.
         pending: waiting pods of each queue itself in their order: by priority, then the longest waiting first.
     """
@@ -55,7 +55,12 @@ class Shares:
         for name, nodes in {} if snapshot.columns is None else snapshot.columns.extended.items():
             closed[:, snapshot.resources.index(name)] |= nodes
         offered = np.where(closed, snapshot.used, snapshot.allocatable)
-        of_others = snapshot.used.astype(np.float64).sum(axis=0) - sum(held.values(), self._zeros)
+        self.held, self.used = self._with_children(held), self._with_children(stays)
+        for name, usage in {} if state is None else state.usage.items():
+            if name in self.tree.queues:
+                self.held[name] = self.held[name] - self._row(usage.twice)
+        of_queues = sum((self.held[name] for name in self.tree.children("")), self._zeros)
+        of_others = snapshot.used.astype(np.float64).sum(axis=0) - of_queues
         self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)
         self.pending = _pending_by_queue(snapshot.pending, self.tree)
         waiting = {name: self._sum_of_fitting(pods) for name, pods in self.pending.items()}
@@ -64,7 +69,6 @@ class Shares:
             name: np.where(self.capacity > 0, stays.get(name, self._zeros) + waiting.get(name, self._zeros), 0.0)
             for name in self.tree.queues
         }
-        self.held, self.used = self._with_children(held), self._with_children(stays)
 
     @property
     def resources(self) -> tuple[str, ...]:

@@ -202,7 +202,8 @@ class Destinations:
 
     def reserve(self, resident: int, *, is_move: bool) -> bool:
         """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
-        node = self.find(resident)
+        pod, limits = self._state.residents.pods[resident], self._state.limits
+        node = self.find(resident) if limits.allows(pod.queue, limits.of_running(pod.usage)) else -1
         if node >= 0:
             self._state.reserve_replacement(resident, node, is_move=is_move)
         return node >= 0

@@ -21,11 +21,11 @@ _MOST_FIRST = 12
 
 @dataclass(frozen=True, slots=True)
 class PossibleEviction:
-    """Residents that leave together, as one node sees them: one alone, or a whole gang.
+    """Residents that leave together, as a node or a limit of a queue sees them: one alone, or a whole gang.
 
     Attributes:
         members: all of them, wherever they are.
-        here: those on the node.
+        here: those on the node, or that count for the limit.
         is_gang: whether it is a whole gang.
     """
 
@@ -62,6 +62,10 @@ class Eligibility:
     def __init__(self, state: Plan) -> None:
         self._state, self._residents = state, state.residents
 
+    def begin(self, pod: PendingPod) -> bool:  # noqa: ARG002 - priorities are all that counts
+        """Turns to a waiting pod. Whether anybody may leave for it."""
+        return True
+
     def mask(self, priority: int) -> Bools:
         """bool[V]: ``may_leave`` of all residents."""
         residents = self._residents
@@ -78,14 +82,17 @@ class Eligibility:
             and resident not in self._state.leaving
         )
 
-    def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
-        """Sets of evictions on a node, each the most important first; any of one set may leave together.
+    def evictions(self, here: Sequence[int], priority: int) -> list[list[PossibleEviction]]:
+        """Sets of evictions of some residents, such as a node's; any of one set may leave together.
 
         There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
         ones (whom kube-scheduler counts first), the least important ones, the largest ones, each one with the least
         important others.
+
+        Args:
+            here: the residents, the most important first; each set has that order, too.
         """
-        possible = self._possible(node, priority)
+        possible = self._possible(here, priority)
         choices = [self._within_limits(possible, range(len(possible)))]
         backwards = range(len(possible))[::-1]
         reverse = self._within_limits(possible, backwards)
@@ -98,14 +105,14 @@ class Eligibility:
                     choices.append(choice)
         return [choice for choice in choices if choice]
 
-    def _possible(self, node: int, priority: int) -> list[PossibleEviction]:
-        """All evictions on a node, but for budgets, the most important first.
+    def _possible(self, among: Sequence[int], priority: int) -> list[PossibleEviction]:
+        """All evictions of some residents, but for budgets, the most important first.
 
         A pod leaves alone if its gang can spare one, and a gang as a whole if it can spare fewer than it has here.
         Source: kube-scheduler framework/preemption MoreImportantVictim.
         """
         residents, pods = self._residents, self._residents.pods
-        here = [resident for resident in residents.on(node) if self.may_leave(resident, priority)]
+        here = [resident for resident in among if self.may_leave(resident, priority)]
         possible, gangs = list[PossibleEviction](), list[str]()
         for resident in here:
             gang = pods[resident].gang
@@ -113,9 +120,10 @@ class Eligibility:
                 gangs.append(gang)
             if not gang or self.surplus(gang) > 0:
                 possible.append(PossibleEviction((resident,), (resident,)))
+        inside = set(among) if gangs else set[int]()
         for gang in dict.fromkeys(gangs):
             members = tuple(member for member in residents.by_gang[gang] if member not in self._state.leaving)
-            those = tuple(member for member in members if int(residents.nodes[member]) == node)
+            those = tuple(member for member in members if member in inside)
             if self.surplus(gang) < len(those) and all(self.may_leave(member, priority) for member in members):
                 possible.append(PossibleEviction(members, those, is_gang=True))
         if gangs:

@@ -11,7 +11,9 @@ from operator import attrgetter
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.costs.shares.limit_room import LimitRoom
 from flowcore.costs.shares.reclaim import Reclaim
+from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
@@ -153,7 +155,9 @@ class _EvictionRound:
             residents = Residents.of(result.after, running, result.placements, kept)
         else:
             residents = Residents.of(result.after, running, taken_back)
-        self._state = Plan(result.after, residents, demands, partial(priced, problem))
+        limits = LimitRoom(Shares(problem.snapshot)) if problem.snapshot.queues is not None else LimitRoom()
+        limits.take(placement.pod for placement in result.placements)
+        self._state = Plan(result.after, residents, demands, partial(priced, problem), limits)
         self._held = candidate.held
         if self._held is not None:
             self._state.hold(problem.demands, self._held.commits)

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
+from flowcore.model.resources import Amounts
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import node_volume_limits, run_filters, static_fits
@@ -26,6 +27,8 @@ class FitCheck(Protocol):
     possible: Bools
     #: Whether the verdict on a node follows from that node alone.
     by_node: bool
+    #: What limits of queues ask of who leaves.
+    limits: LimitedAmounts
 
     def fits_now(self) -> Bools:
         """bool[N]: nodes where a pod fits with nobody else leaving."""
@@ -57,6 +60,58 @@ def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -
     return not any(each.nodes.any() for each in run_filter(RUNNING_TERMS, pod_class, signature, snapshot))
 
 
+class LimitedAmounts:
+    """What limits of queues lack for pods of a demand, an amount for each limit and resource that they count for."""
+
+    def __init__(self, state: Plan, demand: Demand) -> None:
+        self._state, self._limits, self._pod = state, state.limits, demand.group.pods[0]
+        self._added = self._limits.of_waiting(self._pod)
+        rows = self._limits.rows(self._pod.queue)
+        limited = np.isfinite(self._limits.left[rows]) & (self._added > 0) if len(rows) else np.zeros((0, 0))
+        places, self._columns = np.nonzero(limited)
+        self._rows = rows[places]
+        #: By what counts of a resident: its queue and what it uses.
+        self._usage: dict[tuple[str, Amounts], Sequence[int]] = {}
+
+    def missing(self, count: int = 1) -> list[int]:
+        """How much is missing for ``count`` pods; not above zero where there is enough."""
+        left = self._limits.left[self._rows, self._columns]
+        return [int(amount) for amount in (self._added[self._columns] * count - left).tolist()]
+
+    def usage(self, resident: int) -> Sequence[int]:
+        """How much of each a resident frees by leaving."""
+        pod = self._state.residents.pods[resident]
+        usage = self._usage.get((pod.queue, pod.usage))
+        if usage is None:
+            counts = np.isin(self._rows, self._limits.rows(pod.queue))
+            amounts = np.where(counts, self._limits.of_running(pod.usage)[self._columns], 0)
+            usage = self._usage[pod.queue, pod.usage] = [int(amount) for amount in amounts.tolist()]
+        return usage
+
+    def allow(self, without: Collection[int] = (), count: int = 1) -> bool:
+        """Whether limits leave enough for ``count`` pods once these residents have left too."""
+        if not len(self._rows):
+            return True
+        usages = [self.usage(resident) for resident in without]
+        return all(amount <= sum(usage[place] for usage in usages) for place, amount in enumerate(self.missing(count)))
+
+    def most(self, count: int) -> int:
+        """For how many pods there is enough, ``count`` at most."""
+        if not len(self._rows):
+            return count
+        left = self._limits.left[self._rows, self._columns]
+        return int(np.clip((left // self._added[self._columns]).min(), 0, count))
+
+    @property
+    def rows(self) -> Int64s:
+        """Numbers of the limits that pods of the demand may pass."""
+        return np.unique(self._rows)
+
+    def lacking(self) -> Int64s:
+        """Numbers of those limits that lack something for one pod."""
+        return np.unique(self._rows[np.array(self.missing(), dtype=np.float64) > 0])
+
+
 class ResourceFit:
     """For pods whose fit only resources decide."""
 
@@ -68,6 +123,7 @@ class ResourceFit:
         self._demand = demand
         self._columns = np.nonzero(demand.requests > 0)[0].tolist()
         self._requests = demand.requests[demand.requests > 0].tolist()
+        self.limits = LimitedAmounts(state, demand)
         self._usage: dict[int, Sequence[int]] = {}
 
     def fits_now(self) -> Bools:
@@ -85,21 +141,31 @@ class ResourceFit:
         for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
             if int(free[column]) + sum(usage[place] for usage in usages) < request * count:
                 return False
-        return True
+        return self.limits.allow(without, count)
 
     def usage(self, resident: int) -> Sequence[int]:
-        """What a resident uses of the resources that the demand asks for."""
+        """What a resident uses of the resources that the demand asks for, and below limits of queues."""
         usage = self._usage.get(resident)
         if usage is None:
-            usage = self._usage[resident] = self._state.residents.usage[resident][self._columns].tolist()
+            of_node = self._state.residents.usage[resident][self._columns].tolist()
+            usage = self._usage[resident] = [*of_node, *self.limits.usage(resident)]
         return usage
 
     def missing(self, node: int, count: int) -> list[int]:
-        """What these resources lack for ``count`` pods; not above zero where there is enough."""
+        """What these resources and limits lack for ``count`` pods; not above zero where there is enough."""
         free = self._state.free[node]
-        return [
+        of_node = [
             request * count - int(free[column]) for column, request in zip(self._columns, self._requests, strict=True)
         ]
+        return [*of_node, *self.limits.missing(count)]
+
+
+class LimitFit(ResourceFit):
+    """Whether limits of queues let a pod in once others have left, on whatever node."""
+
+    def __init__(self, state: Plan, demand: Demand) -> None:
+        super().__init__(state, demand)
+        self._columns, self._requests = [], []
 
 
 class FilteredFit:
@@ -124,6 +190,7 @@ class FilteredFit:
             self.possible = np.zeros_like(self.possible)
         constraints = group.signature.constraints
         self._wants_others = constraints is not None and bool(constraints.affinity or constraints.spread)
+        self.limits = LimitedAmounts(state, demand)
         self._known: _Verdict | None = None
 
     def fits_now(self) -> Bools:
@@ -143,7 +210,7 @@ class FilteredFit:
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """Whether one pod fits on a node once these residents of it have left; pods of such demands come one by one."""
-        if count > 1:
+        if count > 1 or not self.limits.allow(without):
             return False
         usage = self._state.residents.usage
         free = self._state.free[node][self._asked] + sum(usage[resident][self._asked] for resident in without)

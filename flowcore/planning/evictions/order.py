@@ -5,10 +5,13 @@ Those who come at once are placed first, and replacements have their room then. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from flowcore.cluster.arrays.snapshot import Snapshot
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.planning.evictions.fit_checks import is_plain
 from flowcore.planning.problem.placements.decisions import Arrival
 from flowcore.planning.problem.placements.plans import Plan
@@ -70,7 +73,7 @@ def waited_for(state: Plan, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
     """Numbers of the victims that each pod waits for, by the pod's key.
 
     These are the leavers of its node; where rules decide about it, also leavers whose node gains no pod, or all
-    where these do not suffice.
+    where these do not suffice; and those that leave it what limits of queues lack.
     """
     # Who leaves for gain goes by itself: the plan held before.
     leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None and not leaving.gain]
@@ -79,15 +82,66 @@ def waited_for(state: Plan, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
     for resident in leavers:
         node = int(state.residents.nodes[resident])
         by_node.setdefault(node if node in gaining else _NO_NODE, []).append(resident)
+    below_limits = _waited_for_below_limits(state, order.later, leavers)
+    asked: dict[int, Int64s] = {}
+    for arrival in order.later:
+        asked[arrival.node] = asked.get(arrival.node, 0) + state.demands[arrival.demand].requests
     waited: dict[str, tuple[int, ...]] = {}
     for place, arrival in enumerate(order.later):
-        chosen = by_node.get(arrival.node, [])
+        below, wanted = below_limits.get(arrival.pod.key, ()), asked[arrival.node]
+        fits_now = bool((state.free_now(arrival.node) >= wanted)[wanted > 0].all())
+        chosen = [] if below and fits_now else by_node.get(arrival.node, [])
         if arrival.demand not in order.plain:
             before = [*order.at_once, *order.later[:place]]
             chosen = [*chosen, *by_node.get(_NO_NODE, ())]
             if not chosen or not _passes(state, arrival, _before(state, before, chosen)):
                 chosen = leavers
-        waited[arrival.pod.key] = tuple(chosen)
+        waited[arrival.pod.key] = tuple(dict.fromkeys([*chosen, *below]))
+    return waited
+
+
+def _waited_for_below_limits(
+    state: Plan, later: Sequence[Arrival], leavers: Sequence[int]
+) -> Mapping[str, Sequence[int]]:
+    """Numbers of the victims that leave pods what limits of queues lack, by the pod's key.
+
+    What one leaves counts for one pod only: so each pod may come once its own have left, in whatever order.
+    """
+    limits, pods = state.limits, state.residents.pods
+    waited: dict[str, list[int]] = {}
+    if not limits.names:
+        return waited
+    now = limits.left - limits.awaited
+    # With a replacement that has a node nothing comes free below a limit.
+    leaving = {each: limits.rows(pods[each].queue).tolist() for each in leavers if state.leaving[each].to < 0}
+    rest = {(each, row): limits.of_running(pods[each].usage) for each, rows in leaving.items() for row in rows}
+    chosen_for: dict[str, list[int]] = {}
+    for resident in leaving:
+        for key in state.leaving[resident].for_pods:
+            chosen_for.setdefault(key, []).append(resident)
+    for arrival in later:
+        key, added = arrival.pod.key, limits.of_waiting(arrival.pod)
+        chosen = chosen_for.get(key, [])
+        for row in limits.rows(arrival.pod.queue).tolist() if not arrival.at_once else ():
+            missing = np.where(np.isfinite(now[row]), added, 0.0)
+            if ((missing > 0) & (now[row] < 0)).any():
+                below = [each for each, rows in leaving.items() if row in rows]
+                waited.setdefault(key, []).extend(below)  # the limit is passed already
+                continue
+            free = np.minimum(missing, np.maximum(now[row], 0.0))
+            now[row] -= free
+            missing -= free
+            # Those that were chosen for it come first.
+            for resident in itertools.chain(chosen, leaving):
+                if not missing.any():
+                    break
+                if row not in leaving[resident]:
+                    continue
+                freed = np.minimum(missing, rest[resident, row])
+                if freed.any():
+                    waited.setdefault(key, []).append(resident)
+                    rest[resident, row] = rest[resident, row] - freed
+                    missing -= freed
     return waited
 
 

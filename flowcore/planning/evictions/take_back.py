@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
+
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.problem.placements.plans import Plan
@@ -76,13 +78,15 @@ class _Arriving:
 
     def __init__(self, state: Plan, *, now: bool) -> None:
         """``now``: those that come at once."""
-        self._state, self._now = state, now
-        #: int64[R] for each node that they come to.
+        self._state, self._now, limits = state, now, state.limits
+        #: int64[R] for each node that they come to, and bool[L, R] below the limits of queues.
         self._on_nodes: dict[int, Int64s] = {}
+        self._below_limits = np.zeros_like(limits.left, dtype=np.bool_)
         for arrival in state.arrivals:
             if arrival.at_once or not now:
                 requests = state.demands[arrival.demand].requests
                 self._on_nodes[arrival.node] = self._on_nodes.get(arrival.node, 0) + requests
+                self._below_limits[limits.rows(arrival.pod.queue)] |= limits.of_waiting(arrival.pod) > 0
 
     def has_enough_beside(self, staying: Sequence[int]) -> bool:
         """Whether they have all that they ask for if these residents stay."""
@@ -100,4 +104,8 @@ class _Arriving:
                 return False
             if any(leaving.to == node for resident, leaving in state.leaving.items() if resident not in staying):
                 return False
-        return True
+        limits, pods = state.limits, residents.pods
+        left = limits.left - limits.awaited if self._now else limits.left.copy()
+        for member in staying if limits.names else ():
+            left[limits.rows(pods[member].queue)] -= limits.of_running(pods[member].usage)
+        return not ((left < 0) & self._below_limits).any()

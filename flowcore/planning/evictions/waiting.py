@@ -93,13 +93,12 @@ def waiting_again(problem: Problem, placements: Iterable[Placement], demand_of: 
 
 def restrict_to_gang_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
     """The demands; where a result places pods of a gang in a topology domain, all of its pods are kept to it."""
-    snapshot = problem.snapshot
+    snapshot, demands = problem.snapshot, [demand.with_leavers() for demand in problem.demands]
     if not any(gang.topology_key for gang in snapshot.gangs.values()):
-        return problem.demands
+        return tuple(demands)
     homes = {name: placement.node for placement in result.placements for name in placement.pod.gangs}
-    demands = list(problem.demands)
-    for number, demand in enumerate(problem.demands):
-        for name in demand.group.pods[0].gangs:
+    for number in range(len(demands)):
+        for name in demands[number].group.pods[0].gangs:
             gang = snapshot.gangs.get(name)
             if gang is not None and gang.topology_key and name in homes:
                 codes = snapshot.table.column(gang.topology_key).codes

@@ -18,7 +18,7 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.planning.round.backfill_reservation import history_after
 from flowcore.planning.round.unplaced_reasons import UnplacedReasons
-from flowcore.rules.reasons.codes import UNEXPLAINED
+from flowcore.rules.reasons.codes import QUEUE_LIMIT, UNEXPLAINED
 from flowcore.rules.reasons.reasons import Reason
 from flowcore.rules.topology.round_constraints.waves import waves_of
 
@@ -95,9 +95,16 @@ def _reasons(
 ) -> Sequence[tuple[int, Reason]]:
     """The reason for each of these pods of a demand."""
     unknown = [(place, _UNEXPLAINED) for place in places]
+    if problem.demands[number].is_held_back:
+        return [(place, _held_back(problem, number, place)) for place in places]
     if reasons is None or not places:
         return unknown
     return problem.say(_WHY, lambda: list(reasons.of(number, places)), unknown)
+
+
+def _held_back(problem: Problem, number: int, place: int) -> Reason:
+    text = problem.snapshot.held_back[problem.demands[number].group.pods[place].key]
+    return Reason(text, QUEUE_LIMIT, more_nodes_help=False)
 
 
 def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:

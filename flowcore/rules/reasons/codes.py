@@ -52,7 +52,7 @@ CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""
 
 UNRESOLVABLE: Final = frozenset((
-    NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
+    NO_NODES, GANG_INCOMPLETE, REPLACEMENT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
     NETWORK_REFUSED, NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT, taint_toleration.NAME, node_affinity.NAME,
 ))  # fmt: skip
 """Codes of pods for which it would not help if others left.

@@ -58,6 +58,7 @@ def group(
     gangs: Mapping[str, Gang] = _NO_GANGS,
     apart: Collection[PodClass] = (),
     without_wish: Collection[str] = (),
+    held_back: Collection[str] = (),
 ) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
@@ -71,6 +72,7 @@ def group(
         apart: classes, before they are replaced, of which one pod decides on what nodes the others do: each of their
             pods is a group of its own.
         without_wish: keys of pods whose wish (``PodClass.wish``) counts for nothing.
+        held_back: keys of pods that get no node before others leave: they are interchangeable among each other only.
     """
     one_domain = {name for name, gang in gangs.items() if gang.has_topology}
     readers = _LabelReaders(pending, pod_index)
@@ -85,6 +87,7 @@ def group(
             str,
             tuple[int, int] | None,
             str,
+            bool,
         ],
         list[PendingPod],
     ] = {}
@@ -111,6 +114,7 @@ def group(
                 pod.queue,
                 pod.foreseen,
                 pod.key if pod.pod_class in apart else "",
+                pod.key in held_back,
             ),
             [],
         ).append(pod)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -51,6 +51,8 @@ class NodeSearch:
         self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work, looked_at)
         #: Whether moves may make room for its next pod.
         self.moves_help = True
+        self._ladders = ladders
+        self._beyond_limits: NodeSearch | None = None
         self._heap: list[tuple[Loss, int, int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()
@@ -66,7 +68,9 @@ class NodeSearch:
 
         Room that is free now goes first: then the pod waits for no victim.
         """
-        nodes = np.nonzero(self._possible & self.fit_check.fits_now())[0]
+        if not self.fit_check.limits.allow():
+            return -1
+        nodes = self.nodes_with_room
         if not len(nodes):
             return -1
         requests = self._demand.requests
@@ -74,6 +78,11 @@ class NodeSearch:
         now = (self._state.free_now(nodes)[:, asked] >= requests[asked]).all(axis=1)
         cost = self._first_cost[nodes]
         return int(nodes[np.lexsort((cost, ~now))[0]])
+
+    @property
+    def nodes_with_room(self) -> Int64s:
+        """Numbers of the nodes that have room for the next pod, whatever limits of queues leave."""
+        return np.nonzero(self._possible & self.fit_check.fits_now())[0]
 
     @cached_property
     def _first_cost(self) -> Int64s:
@@ -89,8 +98,18 @@ class NodeSearch:
         possible = self._possible if nodes is None else self._possible & nodes
         return self._bounds_of_all.best_first(possible, may_leave)
 
-    def changed(self, nodes: Iterable[int]) -> None:
+    def beyond_limits(self, nodes: Bools) -> NodeSearch:
+        """The same for pods that limits of queues keep out, on the nodes of those that count for these, bool[N]."""
+        if self._beyond_limits is None:
+            self._beyond_limits = NodeSearch(
+                self._state, self.number, self.fit_check, self._ladders, nodes & self._possible, self._lost_work
+            )
+        return self._beyond_limits
+
+    def changed(self, nodes: Collection[int]) -> None:
         """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
+        if self._beyond_limits is not None:
+            self._beyond_limits.changed(nodes)
         if self.fit_check.by_node:
             for node in nodes:
                 self._version[node] = self._version.get(node, 0) + 1
@@ -165,13 +184,14 @@ class NodeSearch:
                 return False
             for budget in state.residents.pods[member].budgets:
                 needed[budget] = needed.get(budget, 0) + 1
-        return all(state.budgets[budget] >= number for budget, number in needed.items())
+        within_budgets = all(state.budgets[budget] >= number for budget, number in needed.items())
+        return within_budgets and self.fit_check.limits.allow(victims.members, victims.count)
 
     def _push(self, eligibility: Eligibility, node: int, count: int) -> None:
-        choices = eligibility.evictions(node, self.priority)
+        residents = self._state.residents
+        choices = eligibility.evictions(residents.on(node), self.priority)
         if not choices:
             return
-        residents = self._state.residents
         victims = choose_victims(residents, self.fit_check, node, choices, lost_work=self._lost_work)
         if victims is None:
             return

@@ -83,6 +83,11 @@ class ReclaimEligibility(Eligibility):
             self._known = made, reclaim
         return self._known[1]
 
+    def begin(self, pod: PendingPod) -> bool:
+        """Turns to a waiting pod. Whether its queue takes back what it lent."""
+        self._pod = pod
+        return self._reclaim().may_reclaim(pod)
+
     def mask(self, priority: int) -> Bools:
         """bool[V]: residents that may leave for the pod in hand as far as shares, budgets and gangs do not matter."""
         queue = "" if self._pod is None else self._pod.queue
@@ -94,28 +99,26 @@ class ReclaimEligibility(Eligibility):
         """Whether a resident may leave for the pod in hand, but for budgets and gangs."""
         return resident in self._allowed
 
-    def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
-        """Evictions on a node in the orders to try; the least important pods may leave first."""
+    def evictions(self, here: Sequence[int], priority: int) -> list[list[PossibleEviction]]:
+        """Evictions of some residents in the orders to try; the least important pods may leave first."""
         residents, pod, mask = self._residents, self._pod, self.mask(priority)
         if pod is None:
             return []
-        here = residents.on(node)[::-1]
         gangs = {residents.pods[resident].gang for resident in here} - {""}
         others = (resident for gang in sorted(gangs) for resident in residents.by_gang[gang])
-        candidates = [resident for resident in dict.fromkeys([*here, *others]) if mask[resident]]
+        candidates = [resident for resident in dict.fromkeys([*here[::-1], *others]) if mask[resident]]
         allowed = self._reclaim().allowed(pod, [residents.pods[resident] for resident in candidates])
         self._allowed = frozenset(resident for resident, may in zip(candidates, allowed.tolist(), strict=True) if may)
-        return super().evictions(node, priority)
+        return super().evictions(here, priority)
 
     def best(self, this: NodeSearch, pod: PendingPod) -> Victims | None:
         """Where pods leave for one that its queue's share is due to; None: nowhere."""
-        if not self._reclaim().may_reclaim(pod):
+        if not self.begin(pod):
             return None
-        self._pod = pod
         bests = (
             victims
             for node in this.bounds(self.mask(this.priority)).nodes[:_MAX_NODES].tolist()
-            if (choices := self.evictions(node, this.priority))
+            if (choices := self.evictions(self._residents.on(node), this.priority))
             and (victims := choose_victims(self._residents, this.fit_check, node, choices)) is not None
         )
         return min(islice(bests, _MAX_FOUND), default=None)

@@ -17,13 +17,14 @@ from flowcore.model.policies import Policy, VictimOrder
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
-from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, LimitFit, ResourceFit, is_plain
 from flowcore.planning.evictions.moves import MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.plan_key import Loss
 from flowcore.planning.problem.placements.decisions import Checkpoint
 from flowcore.planning.problem.placements.plans import Plan
@@ -37,6 +38,10 @@ _MOST_NODES = 64
 _MOST_PROGRAMS = 4
 #: Priorities of which it is remembered what is free once all have left that may: as much memory each as the nodes.
 _MOST_EMPTIED = 8
+#: Residents, the least important ones, of which those are chosen first that leave for the limit of a queue.
+_LEAST_CHOICE = 32
+#: Where it does not matter which node it is.
+_ANY_NODE = -1
 
 
 class Search:
@@ -87,7 +92,7 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        lost_work = self._lost_work() if preempts and self._counts_lost_work(demand) else None
+        lost_work = self._counted_work(demand) if preempts else None
         this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
@@ -131,13 +136,17 @@ class Search:
 
     def bounds_of(self, demand: int) -> BoundsOfDemand:
         """What must leave at least for a pod of a demand, on all nodes."""
-        lost_work = self._lost_work() if self._counts_lost_work(demand) else None
-        return BoundsOfDemand(self._state, self._ladders, self._state.demands[demand].requests, lost_work)
+        requests = self._state.demands[demand].requests
+        return BoundsOfDemand(self._state, self._ladders, requests, self._counted_work(demand))
 
     def loss_of(self, members: Sequence[int], demands: Iterable[int]) -> Loss:
         """What it is to lose these victims, where they leave for pods of these demands."""
         lost_work = self._lost_work() if any(map(self._counts_lost_work, demands)) else None
         return loss_of(self._state.residents, members, lost_work=lost_work)
+
+    def _counted_work(self, demand: int) -> Int64s | None:
+        """int64[V]: what is lost when a resident leaves for a pod of a demand; None: its policy does not count that."""
+        return self._lost_work() if self._counts_lost_work(demand) else None
 
     def _counts_lost_work(self, demand: int) -> bool:
         return self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
@@ -168,6 +177,9 @@ class Search:
 
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
+        most = this.fit_check.limits.most(len(pods))
+        if not most:
+            return self._place_beyond_limits(this, pods[0]) if preempts else 0
         node = this.with_room()
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
@@ -179,19 +191,106 @@ class Search:
         if not preempts:
             return 0
         eligibility = self.eligibility
-        victims = this.best(eligibility, len(pods))
+        victims = this.best(eligibility, most)
         if victims is None and self._reclaims is not None:
             eligibility = self._reclaims
             victims = self._reclaims.best(this, pods[0])
         if victims is None:
             return 0
-        chosen = pods[: victims.count]
+        self._take(this, victims, pods[: victims.count], eligibility.kind)
+        return victims.count
+
+    def _take(self, this: NodeSearch, victims: Victims, pods: Sequence[PendingPod], kind: EvictionKind) -> None:
+        """Victims leave, and pods come to their node."""
         for resident in victims.members:
-            self._state.let_leave(resident, eligibility.kind, [pod.key for pod in chosen])
-        for pod in chosen:
+            self._state.let_leave(resident, kind, [pod.key for pod in pods])
+        for pod in pods:
             self._state.arrive(pod, this.number, victims.node)
         this.changed({victims.node, *self._nodes_of(victims.members)})
-        return len(chosen)
+
+    # --- limits of queues ---
+
+    def _place_beyond_limits(self, this: NodeSearch, pod: PendingPod) -> int:
+        """Others that count for the limits which keep a pod out leave for it, and it gets a node; 1, or 0: no way.
+
+        Either they leave one node, where no node has room and that makes the room for the pod, too. Or they leave
+        wherever they are, and the pod gets a node as any other one does then.
+        """
+        state, limits = self._state, this.fit_check.limits
+        lacking, nodes = self._below(limits.lacking()), np.zeros(len(state.free), dtype=np.bool_)
+        if not len(this.nodes_with_room):
+            nodes[state.residents.nodes[self._below(limits.rows)]] = True
+        beyond = this.beyond_limits(nodes) if nodes.any() else None
+        for eligibility in (self.eligibility, self._reclaims):
+            if eligibility is None or not eligibility.begin(pod):
+                continue
+            concerned = lacking & eligibility.mask(this.priority)
+            if not concerned.any():
+                continue
+            if beyond is None:
+                on_a_node = None
+            elif isinstance(eligibility, ReclaimEligibility):
+                on_a_node = eligibility.best(beyond, pod)
+            else:
+                on_a_node = beyond.best(eligibility, 1)
+            if on_a_node is not None:
+                this.changed({on_a_node.node})
+            checkpoint = state.checkpoint()
+            if self._place_after(this, pod, eligibility, concerned):
+                left = [each for each, why in state.since(checkpoint).leaving if why.kind is not EvictionKind.MIGRATION]
+                if on_a_node is None or self.loss_of(left, [this.number]) < on_a_node.loss:
+                    return 1
+                state.roll_back(checkpoint)
+                this.changed(self._nodes_of(left))
+            if on_a_node is not None:
+                self._take(this, on_a_node, [pod], eligibility.kind)
+                return 1
+        return 0
+
+    def _place_after(self, this: NodeSearch, pod: PendingPod, eligibility: Eligibility, concerned: Bools) -> bool:
+        """Victims leave so that the limits let a pod in, and it gets a node. Whether it has one."""
+        state, residents = self._state, self._state.residents
+        fit = LimitFit(state, state.demands[this.number])
+        most_important_first: list[int] = self._by_importance[concerned[self._by_importance]].tolist()
+        # As few of the least important ones as do, and some more: one large pod may do for several small ones.
+        number = _LEAST_CHOICE
+        while True:
+            choices = eligibility.evictions(most_important_first[-number:], this.priority)
+            victims = choose_victims(residents, fit, _ANY_NODE, choices, lost_work=self._counted_work(this.number))
+            if victims is not None or number >= len(most_important_first):
+                break
+            number *= 2
+        if victims is None:
+            return False
+        checkpoint = state.checkpoint()
+        for resident in victims.members:
+            state.let_leave(resident, eligibility.kind, [pod.key])
+        nodes = self._nodes_of(victims.members)
+        this.changed(nodes)
+        if this.fit_check.limits.allow() and self._place_next(this, [pod], preempts=True):
+            return True
+        state.roll_back(checkpoint)
+        this.changed(nodes)
+        return False
+
+    def _below(self, rows: Int64s) -> Bools:
+        """bool[V]: residents that count for one of some limits of queues."""
+        names, numbers = self._queues
+        return self._state.limits.below(rows, names)[numbers]
+
+    @cached_property
+    def _queues(self) -> tuple[list[str], Int64s]:
+        """The queues of residents, and int64[V], the number of each one's queue."""
+        known: dict[str, int] = {}
+        numbers = [known.setdefault(pod.queue, len(known)) for pod in self._state.residents.pods]
+        return list(known), np.array(numbers, dtype=np.int64)
+
+    @cached_property
+    def _by_importance(self) -> Int64s:
+        """int64[V]: numbers of all residents, the most important first."""
+        residents = self._state.residents
+        order: Int64s = np.lexsort((np.where(residents.started == 0, np.inf, residents.started), -residents.priorities))
+        return order
 
     def _nodes_of(self, members: Sequence[int]) -> set[int]:
         """The nodes of residents, and of the gangs that they belong to."""
@@ -253,7 +352,7 @@ class Search:
             nodes = np.nonzero(fit_check.possible)[0].tolist()
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
-        exact.improve(checkpoint, candidates, priority)
+        self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority))
 
     def _any_group_may_fit(self, demands: Sequence[tuple[int, Sequence[PendingPod], int]], priority: int) -> bool:
         """Whether an atomic group has a place for each of its pods once all have left that may leave for a priority.
@@ -308,14 +407,25 @@ class Search:
                 best = node_search.bounds(may_leave, nodes).nodes[:_MOST_NODES].tolist() + best
             candidates.append(Candidates(demand, tuple(pods), group, check, tuple(dict.fromkeys(best))))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=True)
-        exact.improve(checkpoint, candidates, priority, gangs)
+        self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority, gangs))
 
     def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
         """Decides again what was decided since a checkpoint, for pods of one priority, where fewer leave then.
 
         Only pods that preempt may have come since, and only victims of preemptions may have left.
         """
-        self._patterns.improve(checkpoint, priority)
+        self._within_limits(checkpoint, lambda: self._patterns.improve(checkpoint, priority))
+
+    def _within_limits(self, checkpoint: Checkpoint, improve: Callable[[], object]) -> None:
+        """Decides again what was decided since a checkpoint; where that passes the limit of a queue, it stays."""
+        if not self._state.limits.names:
+            improve()
+            return
+        decisions = self._state.since(checkpoint)
+        improve()
+        if any(not self.fit_check(arrival.demand).limits.allow(count=0) for arrival in self._state.arrivals):
+            self._state.roll_back(checkpoint)
+            self._state.redo(decisions)
 
     @cached_property
     def _patterns(self) -> PatternSearch:

@@ -64,6 +64,8 @@ class Demand:
             what they may cost; None: nothing. Running pods that leave change nothing about it.
         is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
             since no plan reads them. Where pods of it get a node after all, ``with_costs`` gives them.
+        is_held_back: limits of queues leave nothing for its pods before others leave: no node is allowed
+            (``Snapshot.held_back``).
     """
 
     group: Group
@@ -89,6 +91,7 @@ class Demand:
     is_priced: bool = True
     claims: ClaimCosts = NO_CLAIM_COSTS
     kept_to: Bools | None = None
+    is_held_back: bool = False
     #: What ``soft_costs`` made last: every method asks.
     _soft_costs: dict[str, tuple[Snapshot, SoftConstraintCosts]] = field(default_factory=dict, init=False, repr=False)
 
@@ -181,6 +184,12 @@ class Demand:
         kept_to = nodes if self.kept_to is None else self.kept_to & nodes
         return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0), kept_to=kept_to)
 
+    def with_leavers(self) -> Demand:
+        """The demand where others may leave for its pods: limits of queues keep no node from it for good."""
+        if not self.is_held_back:
+            return self
+        return replace(self, allowed=self.compared if self.kept_to is None else self.compared & self.kept_to)
+
 
 def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
     counts = cache.counts(group.pod_class, snapshot) * allowed
@@ -254,17 +263,20 @@ def demands_of(
         for pod_class, replacement in classes.items()
         if replacement.contends_for_volumes and decides_for_others(pod_class.volumes, snapshot.storage)
     }
-    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart, idle_wishes(snapshot))
+    wishes, held_back = idle_wishes(snapshot), snapshot.held_back
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart, wishes, held_back)
+    is_held_back = [pod_group.pods[0].key in held_back for pod_group in groups]
     sizes = [
         counted_amounts(group.pod_class, group.foreseen, policies[group.policy].cost.utilisation) for group in groups
     ]
     charge(())
     equal = EqualArrays()
-    allowed, counts = [], []
-    for pod_group in groups:
+    compared, allowed, counts = [], [], []
+    for pod_group, is_held in zip(groups, is_held_back, strict=True):
         nodes = round_invariant_fits(pod_group.pod_class, pod_group.signature, snapshot, cache.run_filter)
-        allowed.append(equal.first(nodes))
-        counts.append(equal.first(_counts(pod_group, nodes, snapshot, cache)))
+        compared.append(equal.first(nodes))
+        allowed.append(equal.first(np.zeros_like(nodes) if is_held else nodes))
+        counts.append(equal.first(_counts(pod_group, allowed[-1], snapshot, cache)))
         charge(pod_group.pods)
     placeable = [bool(each.any()) for each in counts]
     # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
@@ -282,7 +294,7 @@ def demands_of(
     )
     constraints = dict(zip(some, rules, strict=True))
     passing = [
-        _passing(allowed[index], counts[index], constraints.get(index, UNCONSTRAINED)) for index in range(len(groups))
+        _passing(compared[index], counts[index], constraints.get(index, UNCONSTRAINED)) for index in range(len(groups))
     ]
     placing = price_placements(
         [groups[index] for index in some],
@@ -307,7 +319,7 @@ def demands_of(
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     holdable = [
         fits or bool((nodes & (snapshot.allocatable >= amounts).all(axis=1)).any())
-        for fits, nodes, amounts in zip(placeable, allowed, requests, strict=True)
+        for fits, nodes, amounts in zip(placeable, compared, requests, strict=True)
     ]
     leaving = unscheduled_prices(
         groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot), holdable
@@ -326,7 +338,7 @@ def demands_of(
             requests=requests[index],
             size=sizes[index],
             allowed=allowed[index],
-            compared=allowed[index],
+            compared=compared[index],
             passing=passing[index],
             counts=counts[index],
             arc=arcs.get(index, no_costs),
@@ -342,6 +354,7 @@ def demands_of(
             lift=leaving.lifts[index],
             is_priced=placeable[index],
             claims=claims.get(index, NO_CLAIM_COSTS),
+            is_held_back=is_held_back[index],
         )
         for index, group in enumerate(groups)
     )

@@ -19,6 +19,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.costs.claim_scores import NO_CLAIM_COSTS
 from flowcore.costs.model import Load
 from flowcore.costs.potential import NodePotential
+from flowcore.costs.shares.limit_room import LimitRoom
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort
@@ -64,6 +65,7 @@ class Plan:
         leaving: by number of the resident.
         arrivals: waiting pods that get a node beside residents, in the order of the decisions.
         ruled: how many of them have rules, by signature.
+        limits: what limits of queues leave, for pods that come beside residents.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.
         leaving_by_gang: how many running pods of each gang leave.
         moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
@@ -76,6 +78,7 @@ class Plan:
         residents: Residents | None = None,
         demands: tuple[Demand, ...] = (),
         priced: Callable[[Demand], Demand] = lambda demand: demand,
+        limits: LimitRoom | None = None,
     ) -> None:
         """Begins with a snapshot, with nothing decided.
 
@@ -83,8 +86,10 @@ class Plan:
             residents: who may leave; None: nobody.
             demands: of the pods that come beside residents.
             priced: gives the costs of demands that no node had room for; asked only where pods of them get one.
+            limits: None: there are none.
         """
         self.before, self.demands, self._priced = snapshot, demands, priced
+        self.limits = LimitRoom() if limits is None else limits
         #: As the round begins, by what it is made of.
         self._loads: dict[Utilisation, Load] = {}
         #: int64[N], after how many changes each node changed last.
@@ -542,6 +547,7 @@ class Plan:
         runs = residents.is_running(resident)
         # A placement is not there yet.
         self._add_room(int(residents.nodes[resident]), residents.usage[resident] * sign, now=not runs)
+        self.limits.change(pod.queue, self.limits.of_running(pod.usage) * sign, now=not runs)
         for budget in pod.budgets if runs else ():
             self.budgets[budget] -= sign
         if runs and pod.gang:
@@ -562,6 +568,9 @@ class Plan:
     def _replace(self, resident: int, before: Leaving, after: Leaving, sign: int) -> None:
         self.leaving[resident] = after if sign > 0 else before
         self._add_room(after.to, self.residents.usage[resident] * -sign)
+        # Below a limit it counts with the pod that it replaces, once.
+        pod = self.residents.pods[resident]
+        self.limits.change(pod.queue, self.limits.of_running(pod.usage) * -sign, now=False)
 
     def count_move(self, resident: int) -> None:
         """A pod that leaves counts for the limits of moves."""
@@ -574,9 +583,10 @@ class Plan:
 
     def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
         """A waiting pod gets a node."""
-        requests = self.demands[demand].requests
+        requests, added = self.demands[demand].requests, self.limits.of_waiting(pod)
         asked = requests > 0
-        at_once = bool((requests[asked] <= self.free_now(node)[asked]).all())
+        fits_now = bool((requests[asked] <= self.free_now(node)[asked]).all())
+        at_once = fits_now and self.limits.allows(pod.queue, added, now=True)
         arrival = Arrival(pod, demand, node, at_once)
 
         def change(sign: int) -> None:
@@ -586,6 +596,7 @@ class Plan:
                 self.arrivals.pop()
             self._count_ruled(arrival, sign)
             self._add_room(node, requests * -sign, now=at_once)
+            self.limits.change(pod.queue, added * -sign, now=at_once)
 
         self._do(change)
 
@@ -612,6 +623,8 @@ class Plan:
                 if arrival.pod.key in keys:
                     amounts = self.demands[arrival.demand].requests * sign
                     self._add_room(arrival.node, amounts, now=arrival.at_once)
+                    added = self.limits.of_waiting(arrival.pod) * sign
+                    self.limits.change(arrival.pod.queue, added, now=arrival.at_once)
                     self._count_ruled(arrival, -sign)
             self.arrivals = [arrival for arrival in before if sign < 0 or arrival.pod.key not in keys]
             for resident, leaving in left_before.items():

@@ -73,17 +73,15 @@ def operator_round_input(
     )
 
 
-def _reserved(state: VictimsState) -> Iterator[Pod]:
-    """Pods with a reservation.
-
-    The place of a pod that is to move counts once the pod is gone: until then the pod counts.
-    """
+def _reserved(state: VictimsState) -> Iterator[tuple[Pod, Sequence[Pod]]]:
+    """Pods with a reservation, and those that leave before they come: victims, or the pod that is to move."""
     pods, moves = state.cluster.pods, state.moves.awaited
     for key, reservation in state.ledger.reservations.items():
-        moved = moves[key].victim if key in moves else None
-        running = None if moved is None else pods.get(moved.key)
-        if moved is None or running is None or running.uid != moved.uid or running.terminal:
-            yield reservation.pod
+        leave_first = [state.ledger.victims[victim].pod for victim in reservation.victims]
+        if key in moves:
+            leave_first.append(moves[key].victim)
+        running = [(pods.get(leaver.key), leaver.uid) for leaver in leave_first]
+        yield reservation.pod, [pod for pod, uid in running if pod is not None and pod.uid == uid]
 
 
 class PersistentUsageTracker:

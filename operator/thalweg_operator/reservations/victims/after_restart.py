@@ -1,7 +1,8 @@
 """Takes up, after a restart, the nominations that an earlier process wrote: no other pod is evicted for these pods.
 
 All that is written down is a pod's nomination, and that its victims are being deleted. So a nominated pod that fits its
-node now, or once the pods have left that terminate there, keeps that place until a round confirms it. Nobody else gets
+node now, or once the pods have left that terminate there or below a limit of its queue, keeps that place until a round
+confirms it. Nobody else gets
 the place meanwhile. A preempted pod has a lower priority, a moved one has no higher one.
 
 kube-scheduler clears a nomination where its attempt at the pod fails, for instance since nobody answers its extender.
@@ -153,8 +154,26 @@ def _awaited(state: VictimsState, pod: Pod) -> list[Pod] | None:
     victims = [victim for victim in terminating if victim.pod_class.priority <= pod.pod_class.priority]
     for awaited in ([], victims):
         if fits_after(state.cluster, state.ledger, pod, pod.planned_node, [victim.key for victim in awaited]):
-            return awaited
+            known = {victim.key: victim for victim in (*awaited, *_below_its_limits(state, pod))}
+            return list(known.values())
     return None
+
+
+def _below_its_limits(state: VictimsState, pod: Pod) -> list[Pod]:
+    """Pods of no higher priority that terminate, on any node, and count for a limit that a pod counts for."""
+    cluster, tree = state.cluster, state.cluster.queues.tree
+
+    def limited(counted: Pod) -> set[str]:
+        queue = cluster.queues.of(counted, cluster.namespaces)
+        return {name for name in tree.path(queue) if tree.queues[name].limit} if queue else set()
+
+    own = limited(pod)
+    terminating = [cluster.pods[key] for keys in cluster.terminating.values() for key in sorted(keys)] if own else []
+    return [
+        victim
+        for victim in terminating
+        if victim.pod_class.priority <= pod.pod_class.priority and not own.isdisjoint(limited(victim))
+    ]
 
 
 def _drop_all(ledger: Ledger, pods: Sequence[Pod]) -> None:
