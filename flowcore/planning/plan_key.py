@@ -60,7 +60,7 @@ class PlanKey(NamedTuple):
     """The key of a plan.
 
     Attributes:
-        duties: not met: gangs that have begun, at what they cost to leave, and pods that must be placed.
+        duties: not met: gangs that go first, at what they cost to leave, and pods that must be placed.
         levels: from the highest.
         victims: pods that leave without a new node, as far as ``levels`` do not have them.
         moves: made for waiting pods.

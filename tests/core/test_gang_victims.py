@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -47,6 +48,28 @@ def test_a_gang_that_comes_gives_way_to_a_pod_of_a_higher_priority() -> None:
     planned = plan_of("inversion-gang")
     assert [each.pod.key for each in planned.result.placements] == ["shop/high"]
     assert [each.pod.key for each in planned.result.evictions] == ["shop/runs"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_gang_whose_turn_has_come_gives_way_and_one_that_has_begun_does_not(begun: bool) -> None:  # noqa: FBT001
+    """Both go before pods that cost as much. But the turn comes after higher priorities."""
+    alike = [waiting(f"s-{number}", 2) for number in range(2)]
+    gang = [waiting(f"g-{number}", 2, gangs=("g",)) for number in range(2)]
+    drawn = partial(
+        snapshot_of,
+        [node("n1"), node("n2", 2)],
+        [running("runs", "n1", 2)],
+        gangs=[Gang("g", 2, partially_placed=begun)],
+        now=2000.0,
+    )
+    assert {each.pod.key for each in run_round(drawn(pending=[*alike, *gang])).placements} == {
+        each.key for each in gang
+    }
+    result = run_round(drawn(pending=[*alike, *gang, waiting("urgent", 4, priority=50)]))
+    placed = {each.pod.key for each in result.placements}
+    assert placed & {"default/urgent", *(each.key for each in gang)} == (
+        {each.key for each in gang} if begun else {"default/urgent"}
+    )
 
 
 def test_a_budget_that_lets_one_pod_go_lets_the_right_one_go_for_a_gang() -> None:

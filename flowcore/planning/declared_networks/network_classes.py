@@ -270,7 +270,7 @@ def _supply_group(problem: Problem, classes: Sequence[NetworkClass], number: int
         tuple(needs),
         tuple(domains),
         tuple((place, classes[place].required) for place in everybody if classes[place].required),
-        is_begun=atomic_group.partially_placed,
+        is_begun=atomic_group.goes_first,
     )
 
 

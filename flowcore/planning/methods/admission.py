@@ -183,14 +183,14 @@ class Admission:
     def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:
         """Entries in order: int64[E], a group, or the group that a pod is optional in; int64[E], a demand or -1.
 
-        Groups that are partially placed come first; among equal values entries with few pods.
+        Groups that go first come first; among equal values entries with few pods.
 
         Args:
             group_values: float64[U], pod_values: float64[P]; the highest value comes first.
         """
         groups, pods, required = self._problem.atomic_groups.all, self._pods, self._problem.required
         schedulable = np.nonzero(~self._problem.unschedulable)[0]
-        partially_placed = np.array([groups[group].partially_placed for group in schedulable.tolist()], dtype=np.bool_)
+        goes_first = np.array([groups[group].goes_first for group in schedulable.tolist()], dtype=np.bool_)
         size = np.array([groups[group].size for group in schedulable.tolist()], dtype=np.int64)
         dominant_shares = np.array([demand.dominant_share for demand in self._problem.demands])
         entry_group = np.concatenate([schedulable, pods.group])
@@ -201,7 +201,7 @@ class Admission:
                 np.concatenate([required[schedulable] @ dominant_shares, dominant_shares[pods.demand]]),
                 np.concatenate([size, np.ones(len(pods.group), dtype=np.int64)]),
                 -np.concatenate([group_values[schedulable], pod_values]),
-                np.concatenate([~partially_placed, np.ones(len(pods.group), dtype=np.bool_)]),
+                np.concatenate([~goes_first, np.ones(len(pods.group), dtype=np.bool_)]),
             )
         )
         return entry_group[order], entry_demand[order]

@@ -159,8 +159,7 @@ def _solve(
     value = np.array([group.unscheduled_cost for group in atomic_groups], dtype=np.float64)
     total = value.sum() + sum(float(run.sum()) for its_runs in runs_of for run in its_runs)
     value[with_choice] = 0.0  # their pods have columns of their own
-    # Groups that are partially placed come before all others.
-    value[[group.partially_placed for group in atomic_groups]] += total
+    value[[group.goes_first for group in atomic_groups]] += total
     bundles = AtomicBundles(bundled[undecided].astype(np.float64), value[undecided])
     places = np.cumsum(subproblem.nodes) - 1
     inside = replace(pairs, places=places[where])

@@ -199,6 +199,6 @@ class _LevelRun(AdmissionRun):
 
 
 def _importance(problem: Problem, number: int) -> tuple[bool, float]:
-    """Groups that are partially placed come first, then the dearest to leave for what they count."""
+    """Groups that go first, then the dearest to leave for what they count."""
     group = problem.atomic_groups.all[number]
-    return group.partially_placed, group.rank_price
+    return group.goes_first, group.rank_price

@@ -88,9 +88,9 @@ def _levels_of(problem: Problem) -> Int64s:
 def key_of(problem: Problem, candidate: Candidate) -> PlanKey:
     """What candidates of a problem are compared by; if no levels are, one sum says what waits."""
     groups = zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
-    begun = sum(group.unscheduled_cost for group, admitted in groups if group.partially_placed and not admitted)
+    first = sum(group.unscheduled_cost for group, admitted in groups if group.goes_first and not admitted)
     missing = sum(problem.missing_pods(candidate.commits)) if any(problem.must_place) else 0
-    return PlanKey(begun + missing, _at_levels(problem, candidate) if problem.by_levels else (), cost=candidate.cost)
+    return PlanKey(first + missing, _at_levels(problem, candidate) if problem.by_levels else (), cost=candidate.cost)
 
 
 def _at_levels(problem: Problem, candidate: Candidate) -> tuple[AtLevel, ...]:

@@ -63,7 +63,7 @@ def wait_prices(problem: Problem, placed: Sequence[int], admitted: Bools) -> Wai
 def may_wait(problem: Problem, group: int) -> bool:
     """Whether an atomic group is left pending for as long as that costs less than its nodes."""
     atomic_group = problem.atomic_groups.all[group]
-    return not atomic_group.partially_placed and any(problem.demands[demand].waits for demand in atomic_group.required)
+    return not atomic_group.goes_first and any(problem.demands[demand].waits for demand in atomic_group.required)
 
 
 def added_cost(demands: Sequence[Demand], commits: Sequence[Commit], before: Plan, after: Plan) -> int:

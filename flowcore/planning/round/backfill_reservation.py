@@ -75,7 +75,7 @@ def _reserve(problem: Problem) -> Problem:
         if not admitted[number] and fits_when_drained(groups[number]):
             commits = _where_it_fits(problem, number, *admission.price_order())
             if sum(commit.count for commit in commits) == groups[number].size:
-                first = replace(groups[number], partially_placed=True)
+                first = replace(groups[number], goes_first=True)
                 return problem.with_atomic_groups((*groups[:number], first, *groups[number + 1 :]))
             commits = _within_share(commits, problem, _reservation_share(groups[number], problem))
             return problem.with_held(HeldCapacity(number, commits)) if commits else problem

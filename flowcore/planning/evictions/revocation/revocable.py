@@ -35,7 +35,7 @@ def revocable(problem: Problem, result: RoundResult, dependents: Dependents, pri
         alone = placement.optional or not placement.atomic_group
         return placement.pod.pod_class.priority if alone else highest[placement.atomic_group]
 
-    bound = {group.name for group in problem.atomic_groups.all if group.partially_placed}
+    bound = {group.name for group in problem.atomic_groups.all if any(gang.partially_placed for gang in group.gangs)}
     chosen = [each for each in result.placements if each.pod.key in below and each.pod.victim is None]
     while True:
         keys = {placement.pod.key for placement in chosen}

@@ -35,7 +35,7 @@ class AtomicGroup:
         unscheduled_cost: sum of the prices of the required pods.
         unschedulable_reason: why it cannot be placed however much capacity is free, "" if it can.
         waiting_since: since when its oldest pod waits, 0 unknown.
-        partially_placed: some of its required pods have a node, or it has waited its turn: it goes before others.
+        goes_first: some of what it needs has a node already, or it has waited for long and its turn has come.
         weight: how often the required pods count in their prices, together.
     """
 
@@ -46,7 +46,7 @@ class AtomicGroup:
     unscheduled_cost: int
     unschedulable_reason: str
     waiting_since: float
-    partially_placed: bool
+    goes_first: bool
     weight: float
 
     @property
@@ -240,7 +240,7 @@ def _atomic_group_of(
         members=tuple({index: tuple(places) for index, places in _by_demand(pending).items()} for pending in members),
         unschedulable_reason=unschedulable_reason,
         waiting_since=min((each for each in waiting_since if each), default=0.0),
-        partially_placed=any(gang.partially_placed for gang in gangs),
+        goes_first=any(gang.partially_placed for gang in gangs),
         **_needs(needed_places, demands),
     )
     return group, needed_places
