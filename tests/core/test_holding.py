@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import eviction_clusters
 from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan
@@ -20,6 +21,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.backfill_history import MAX_BACKOFF, BackfillHistory, BackfillRecord
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
+from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
 from flowcore.planning.round import RoundResult, run_round
 
@@ -173,6 +175,32 @@ def test_a_gang_that_can_be_whole_is_placed_in_the_end() -> None:
             return
         running += [(each.node, 1000) for each in result.placements]
     raise AssertionError("the large gang never ran")
+
+
+def holds_of(pending: Sequence[PendingPod], victims: Sequence[Pod]) -> tuple[set[str], set[str]]:
+    """Who is placed beside running pods that may leave, and for whom room is still kept: so far for the gang g."""
+    nodes = [eviction_clusters.node("n1"), eviction_clusters.node("n2", 2)]
+    crowd = eviction_clusters.snapshot(nodes, victims, pending, gangs=[Gang("g", 2)], now=2000.0)
+    kept = BackfillHistory(2000.0).with_reserved("g", ["namespace default"], 600.0)
+    result = run_round(replace(crowd, persistent_usage=(), backfill_history=kept))
+    return {each.pod.key for each in result.placements}, {each.name for each in result.holds.records}
+
+
+def test_room_is_kept_on_for_a_gang_that_gives_its_room_to_an_urgent_pod() -> None:
+    """What the plan says in the end decides whether a gang is placed."""
+    runs = eviction_clusters.running("runs", "n1", 2)
+    both = [eviction_clusters.waiting(f"g-{number}", 2, gangs=("g",)) for number in range(2)]
+    assert holds_of(both, [runs]) == ({"default/g-0", "default/g-1"}, set())
+    urgent = eviction_clusters.waiting("urgent", 4, priority=50)
+    assert holds_of([*both, urgent], [runs]) == ({"default/urgent"}, {"g", "namespace default"})
+
+
+@pytest.mark.parametrize("free", [0, 2])
+def test_no_room_is_kept_on_for_a_gang_that_others_leave_for(free: int) -> None:
+    """Also where it gets that room that was kept for it in this round."""
+    victims = [eviction_clusters.running("runs", "n1", 4), eviction_clusters.running("also", "n2", 2)]
+    both = [eviction_clusters.waiting(f"g-{number}", 2, priority=10, gangs=("g",)) for number in range(2)]
+    assert holds_of(both, victims[: 2 - free // 2]) == ({"default/g-0", "default/g-1"}, set())
 
 
 @settings(max_examples=examples(200))

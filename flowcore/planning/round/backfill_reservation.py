@@ -27,6 +27,7 @@ from flowcore.planning.problem.placements.candidate import Candidate, HeldCapaci
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.domain_room import DomainRoom, may_hold, needs_of
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import RoundResult
 from flowcore.rules.topology.domains import Domains
 
 
@@ -104,14 +105,15 @@ def _priority_of(group: AtomicGroup, problem: Problem) -> int:
     return min((problem.demands[number].group.pod_class.priority for number in group.required), default=0)
 
 
-def history_after(problem: Problem, candidate: Candidate) -> BackfillHistory:
-    """What later rounds must know of the capacity that this one held."""
-    history = problem.snapshot.backfill_history.expired()
-    for number in np.nonzero(candidate.admitted)[0].tolist() if history.records else ():
-        group = problem.atomic_groups.all[number]
-        history = history.with_placed(group.name, _namespaces(group, problem))
-    if candidate.held is not None:
-        group = problem.atomic_groups.all[candidate.held.group]
+def history_after(problem: Problem, result: RoundResult, held: HeldCapacity | None) -> BackfillHistory:
+    """What later rounds must know of the capacity that this one held; ``result``: with evictions."""
+    history, groups = problem.snapshot.backfill_history.expired(), problem.atomic_groups.all
+    placed = {each.atomic_group for each in result.placements}
+    for group in groups if history.records else ():
+        if group.name in placed:
+            history = history.with_placed(group.name, _namespaces(group, problem))
+    if held is not None and groups[held.group].name not in placed:
+        group = groups[held.group]
         longest = min(terms.hold_room_for for terms in _terms(group, problem))
         history = history.with_reserved(group.name, sorted(_namespaces(group, problem)), longest)
     return history

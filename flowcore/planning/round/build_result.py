@@ -16,7 +16,6 @@ from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
-from flowcore.planning.round.backfill_reservation import history_after
 from flowcore.planning.round.unplaced_reasons import UnplacedReasons
 from flowcore.rules.reasons.codes import QUEUE_LIMIT, UNEXPLAINED
 from flowcore.rules.reasons.reasons import Reason
@@ -86,7 +85,6 @@ def build_result(
         arcs=arcs,
         after=after,
         contradictions=problem.contradictions,
-        holds=history_after(problem, candidate),
     ).bounded_by(bound + decided.least_cost, problem.say("What the bound does not count", notes, ()))
 
 

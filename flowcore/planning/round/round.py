@@ -50,7 +50,7 @@ from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
-from flowcore.planning.round.backfill_reservation import ReserveBackfill
+from flowcore.planning.round.backfill_reservation import ReserveBackfill, history_after
 from flowcore.planning.round.build_result import build_result
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
@@ -379,7 +379,8 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
-        result = replace(result, placements=_with_volumes(result.placements, self._begun))
+        holds = history_after(self._problem, result, candidate.held)
+        result = replace(result, placements=_with_volumes(result.placements, self._begun), holds=holds)
         result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
         least = partial(left_at_least, self._problem, self._begun, result.unplaced)
         result = replace(result, left_at_least=say("What every plan leaves", least, None))
