@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import eviction_clusters
+from support.eviction_safety import check_evictions
 from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan
@@ -24,6 +25,7 @@ from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 NODES = [node(f"n{at}", 8000) for at in range(4)]
 DAEMONS = tuple(PersistentUsage(f"n{at}", ALWAYS, amounts(100), 1) for at in range(4))
@@ -201,6 +203,21 @@ def test_no_room_is_kept_on_for_a_gang_that_others_leave_for(free: int) -> None:
     victims = [eviction_clusters.running("runs", "n1", 4), eviction_clusters.running("also", "n2", 2)]
     both = [eviction_clusters.waiting(f"g-{number}", 2, priority=10, gangs=("g",)) for number in range(2)]
     assert holds_of(both, victims[: 2 - free // 2]) == ({"default/g-0", "default/g-1"}, set())
+
+
+def test_held_room_goes_to_an_urgent_pod_beside_pods_that_leave() -> None:
+    """What it does not need stays held, also from pods that have no room elsewhere."""
+    nodes = [eviction_clusters.node("n1"), eviction_clusters.node("n2")]
+    runs = [eviction_clusters.running("low", "n1", 2), eviction_clusters.running("high", "n2", 2, priority=60)]
+    large = [eviction_clusters.waiting(f"g-{number}", 2, gangs=("g",)) for number in range(4)]
+    more = [eviction_clusters.waiting("urgent", 4, priority=50), eviction_clusters.waiting("small", 1)]
+    crowd = eviction_clusters.snapshot(nodes, runs, [*large, *more], gangs=[Gang("g", 4)], now=2000.0)
+    crowd = replace(crowd, persistent_usage=())
+    result = run_round(crowd)
+    check_evictions(crowd, result, DEFAULT_POLICIES)
+    assert [each.pod.key for each in result.placements] == ["default/urgent"]
+    assert [each.pod.key for each in result.evictions] == ["default/low"]
+    assert {each.name for each in result.holds.records} == {"g", "namespace default"}
 
 
 @settings(max_examples=examples(200))

@@ -54,6 +54,7 @@ from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.reasons.codes import ROOM_TAKEN
 
 _ACT = (ReschedulingMode.ACT,)
@@ -261,23 +262,27 @@ class _EvictionRound:
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
-        """Places the group that room is held for, on that room too; the checkpoint before its placements.
+        """Places pods of a higher priority than the group that room is held for, then that group, on that room too.
 
-        Where it cannot be placed, the room stays held.
+        Where the group cannot be placed, what is left of the room stays held. Returns a checkpoint after the pods.
         """
         state, held = self._state, self._held
-        before = state.checkpoint()
-        if held is None:
-            return before
+        group = next((each for each in self._waiting if held is not None and each.group == held.group), None)
+        if held is None or group is None:
+            return state.checkpoint()
+        state.hold(state.demands, held.commits, -1)
         for waiting in self._waiting:
-            if waiting.group == held.group:
-                state.hold(state.demands, held.commits, -1)
-                checkpoint = state.checkpoint()
+            if waiting.priority > group.priority:
                 self._place(search, waiting)
-                if len(state.arrivals) > checkpoint.arrivals:
-                    return checkpoint
-                state.roll_back(before)
-        return before
+        self._place_revoked(search, above=group.priority)
+        checkpoint = state.checkpoint()
+        self._place(search, group)
+        if len(state.arrivals) > checkpoint.arrivals:
+            return checkpoint
+        for commit in held.commits:
+            room = count_fitting(state.demands[commit.demand].requests, state.free[[commit.node]])
+            state.hold(state.demands, [replace(commit, count=min(commit.count, int(room[0])))])
+        return state.checkpoint()
 
     def _place_level(self, search: Search, level: Sequence[Waiting], *, is_last: bool) -> None:
         """Places the waiting pods of one priority.
@@ -368,10 +373,11 @@ class _EvictionRound:
             if any(demand in ruled for demand, _ in waiting.demands):
                 self._place(search, waiting)
 
-    def _place_revoked(self, search: Search) -> None:
-        """Places pods whose room goes to others somewhere else."""
+    def _place_revoked(self, search: Search, above: float = -np.inf) -> None:
+        """Places pods whose room goes to others somewhere else; ``above``: of a higher priority than this."""
         for waiting in self._again(self._revoked):
-            self._place(search, waiting)
+            if waiting.priority > above:
+                self._place(search, waiting)
 
     @property
     def _revoked(self) -> list[Placement]:

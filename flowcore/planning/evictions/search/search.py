@@ -317,6 +317,9 @@ class Search:
             preempts: whether all waiting pods may preempt; if not, none of them may.
         """
         state = self._state
+        come = {arrival.pod.key for arrival in state.arrivals[: checkpoint.arrivals]}
+        demands = [(demand, [pod for pod in pods if pod.key not in come], group) for demand, pods, group in demands]
+        demands = [each for each in demands if each[1]]
         arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
         priorities = {
             state.demands[demand].group.pod_class.priority for demand in arrived or {demand for demand, _, _ in demands}
