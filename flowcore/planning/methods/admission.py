@@ -111,14 +111,14 @@ class Admission:
         if "gangs by share" not in problem.without:
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
             order = self._ordered(group_values, self._pod_prices / shares[self._pods.demand])
-            self.offer(self._admit("gangs by share", *order))
+            self.offer(self._admit("gangs by share", *order[:2]))
             yield
 
     def by_price(self) -> Candidate:
         """The candidate that the order of prices gives."""
-        return self._admit("gangs by price", *self.price_order())
+        return self._admit("gangs by price", *self.price_order()[:2])
 
-    def price_order(self) -> tuple[Int64s, Int64s]:
+    def price_order(self) -> tuple[Int64s, Int64s, Float64s]:
         """The highest price for what it counts first; a group counts as the pods that it needs do together.
 
         See ``_ordered``.
@@ -180,8 +180,8 @@ class Admission:
             self.improved_by.add(candidate.method)
             self.best = candidate
 
-    def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:
-        """Entries in order: int64[E], a group, or the group that a pod is optional in; int64[E], a demand or -1.
+    def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s, Float64s]:
+        """Entries in order: int64[E], a group, or the one a pod is optional in; int64[E], a demand or -1; float64[E], values.
 
         Groups that go first come first; among equal values entries with few pods.
 
@@ -195,16 +195,17 @@ class Admission:
         dominant_shares = np.array([demand.dominant_share for demand in self._problem.demands])
         entry_group = np.concatenate([schedulable, pods.group])
         entry_demand = np.concatenate([np.full(len(schedulable), -1, dtype=np.int64), pods.demand])
+        values = np.concatenate([group_values[schedulable], pod_values])
         order = np.lexsort(
             (
                 np.arange(len(entry_group)),
                 np.concatenate([required[schedulable] @ dominant_shares, dominant_shares[pods.demand]]),
                 np.concatenate([size, np.ones(len(pods.group), dtype=np.int64)]),
-                -np.concatenate([group_values[schedulable], pod_values]),
+                -values,
                 np.concatenate([~goes_first, np.ones(len(pods.group), dtype=np.bool_)]),
             )
         )
-        return entry_group[order], entry_demand[order]
+        return entry_group[order], entry_demand[order], values[order]
 
 
 def complete(problem: Problem, candidate: Candidate, *, full: bool = False) -> Candidate:

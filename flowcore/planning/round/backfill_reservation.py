@@ -2,7 +2,7 @@
 
 A gang is overdue when it has waited longer than its policy allows (``GangPolicy.hold_room_after``). Of the overdue
 atomic groups that would fit if all pods left that can, the group with the highest unscheduled cost is placed after
-everything that comes before it in the order of prices. If it fits then, it is admitted before others; if not, the
+everything that costs more. If it fits then, it is admitted before others; if not, the
 capacity for as many of its pods as fit is held out of the round. Capacity is held for one group a round, up to a share
 of the cluster, until a deadline (``model/backfill_history.py``), and never from a pod of a higher priority.
 """
@@ -16,6 +16,7 @@ from functools import cache
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.costs.model import Float64s
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.policies import GangPolicy
 from flowcore.model.resources import PODS
@@ -83,18 +84,21 @@ def _reserve(problem: Problem) -> Problem:
     return problem
 
 
-def _where_it_fits(problem: Problem, number: int, groups: Int64s, demands: Int64s) -> tuple[Commit, ...]:
-    """Where pods that a group needs fit after all that come before it or have a higher priority.
+def _where_it_fits(
+    problem: Problem, number: int, groups: Int64s, demands: Int64s, values: Float64s
+) -> tuple[Commit, ...]:
+    """Where pods that a group needs fit after all that go first, cost more or have a higher priority.
 
     Args:
-        groups, demands: the order of all (``Admission.price_order``).
+        groups, demands, values: the order of all (``Admission.price_order``).
     """
     all_groups = problem.atomic_groups.all
     priority = _priority_of(all_groups[number], problem)
     of_demand = np.array([demand.group.pod_class.priority for demand in problem.demands], dtype=np.int64)
     of_group = np.array([_priority_of(group, problem) for group in all_groups], dtype=np.int64)
-    before = np.where(demands < 0, of_group[groups], of_demand[demands]) > priority
-    before[: np.nonzero((groups == number) & (demands < 0))[0][0]] = True
+    goes_first = np.array([group.goes_first for group in all_groups], dtype=np.bool_)
+    before = (demands < 0) & goes_first[groups] | (values > all_groups[number].rank_price)
+    before |= np.where(demands < 0, of_group[groups], of_demand[demands]) > priority
     run = AdmissionRun(problem)
     run.bisect(groups[before], demands[before])
     return tuple(run.fitting(number))
