@@ -181,7 +181,7 @@ class Admission:
             self.best = candidate
 
     def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s, Float64s]:
-        """Entries in order: int64[E], a group, or the one a pod is optional in; int64[E], a demand or -1; float64[E], values.
+        """Entries in order: int64[E], a group, or that a pod is optional in; int64[E], a demand or -1; their values.
 
         Groups that go first come first; among equal values entries with few pods.
 
