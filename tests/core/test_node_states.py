@@ -11,8 +11,8 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.costs import MODELS
-from flowcore.planning.methods.merged_demands import merged
 from flowcore.planning.methods.node_states import NodeStates
+from flowcore.planning.methods.pod_kinds import PodKind
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import Objective
@@ -25,11 +25,9 @@ def _problem(cluster: Snapshot) -> Problem:
 
 
 def _states(problem: Problem, most: int) -> Int64s:
-    demands = problem.demands
-    counts = np.array([demand.count for demand in demands], dtype=np.float64)
-    classes = merged(demands, np.arange(len(demands)), counts, len(demands))
-    states = NodeStates.at_most(problem.cost_matrix, classes, most)
-    return states.of if states.room is None else states.divided(states.room, most).of
+    matrix = problem.cost_matrix
+    kinds = [PodKind.of_demand(matrix, at, float(demand.count)) for at, demand in enumerate(problem.demands)]
+    return NodeStates.by_room(kinds, matrix.spare, matrix.spare / np.maximum(matrix.spare.mean(axis=0), 1.0), most).of
 
 
 def _short_of_room(pods: int) -> Snapshot:

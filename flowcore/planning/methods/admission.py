@@ -29,7 +29,7 @@ from flowcore.planning.problem.problem import Problem
 #: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
 _MANY = 1_000
 #: The round in fractions for that case. With fewer classes more states of nodes are told apart.
-_ROUGH: Final = {"most_demands": 40, "most_pairs": 20_000}
+_ROUGH: Final = {"most_kinds": 40, "most_pairs": 20_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

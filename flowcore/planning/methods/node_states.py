@@ -1,4 +1,4 @@
-"""Nodes that a relaxation need not tell apart: the same demands may use them at the same cost, and all else is equal.
+"""Nodes that a relaxation need not tell apart: the same pods may use them at the same cost, and all else is equal.
 
 Where that leaves too many states and room is short, nodes share one that have about as much room for what is asked of
 them, resource by resource. Else nodes of one shape share one, however full they are; then nodes of all shapes.
@@ -14,9 +14,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.methods.merged_demands import MergedDemand
-from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.methods.pod_kinds import PodKind
 
 #: Most values of the costs of a class on its nodes.
 _MOST_COSTS = 8
@@ -24,7 +22,7 @@ _MOST_COSTS = 8
 #: for each doubling.
 _SHAPES = 4
 #: Room for what is asked of a node, in doublings: beyond these it makes no difference how much there is.
-_LEAST_ROOM, _MOST_ROOM = -3.0, 2.0
+_LEAST_ROOM, _MOST_ROOM = -3.0, 8.0
 #: Points are the same if the squares of their distances from the mean add up to no more.
 _SAME = 1e-9
 
@@ -34,46 +32,67 @@ class NodeStates:
     """States of nodes.
 
     Attributes:
-        of: int64[N], state of each node, -1 for nodes that no demand may use.
+        of: int64[N], state of each node, -1 for nodes that no kind may use.
         sizes: float64[S], how many nodes are in each state.
-        room: float64[N, R], room for what is asked of each node, in doublings, where nodes differ too much for so many
-            states and room is short; None: elsewhere.
+        is_exact: whether nodes of a state are alike in everything that counts.
     """
 
     of: Int64s
     sizes: Float64s
-    room: Float64s | None = None
+    is_exact: bool
 
     @classmethod
-    def at_most(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], most: int) -> NodeStates:
-        """The finest states of which there are at most ``most``, else the coarsest."""
-        usable = np.any([merged_demand.demand.counts > 0 for merged_demand in classes], axis=0)
+    def at_most(
+        cls, kinds: Sequence[PodKind], offered: Int64s, alike: Sequence[Int64s | Float64s], most: int
+    ) -> NodeStates:
+        """The finest states of which there are at most ``most``, else the coarsest.
+
+        Args:
+            offered: int64[N, R], what nodes have, by which they have a shape.
+            alike: [N] each, what else is equal on nodes of a state where that leaves few enough.
+        """
+        usable = np.any([kind.counts > 0 for kind in kinds], axis=0)
         nodes = np.nonzero(usable)[0]
-        states = np.zeros(len(nodes), dtype=np.int64)
-        room: Float64s | None = None
-        for turn, states in enumerate(_ways(cost_matrix, [each.demand for each in classes], nodes)):
-            if int(states.max(initial=-1)) < most:
-                break
-            room = room if turn else _room_for_what_is_asked(cost_matrix, classes)
-        return cls.numbered(nodes, states, len(usable), room)
+        ways = _ways(kinds, offered[nodes], [column[nodes] for column in alike], nodes)
+        states = next(ways)
+        is_exact = int(states.max(initial=-1)) < most
+        while int(states.max(initial=-1)) >= most and (coarser := next(ways, None)) is not None:
+            states = coarser
+        return cls.numbered(nodes, states, len(usable), is_exact=is_exact)
 
     @classmethod
-    def numbered(cls, nodes: Int64s, states: Int64s, count: int, room: Float64s | None = None) -> NodeStates:
+    def by_room(
+        cls, kinds: Sequence[PodKind], spare: Int64s, ratio: Float64s, most: int, apart: Bools | None = None
+    ) -> NodeStates:
+        """At most so many states, of nodes with nearly the same room.
+
+        Args:
+            spare: int64[N, R], what the pods can take of nodes.
+            ratio: float64[N, R], the same in some unit; nodes differ in its doublings.
+            apart: bool[N], no such node is in a state with others.
+        """
+        usable = [kind.counts > 0 for kind in kinds]
+        nodes = np.nonzero(np.any(usable, axis=0))[0]
+        groups = np.zeros(len(nodes), dtype=np.int64) if apart is None else _numbered(apart[nodes])
+        states = _numbered(groups, *spare[nodes].T)
+        if int(states.max(initial=-1)) < most:
+            states = _numbered(states, _users(kinds, usable)[nodes])
+        if int(states.max(initial=-1)) >= most:
+            points = np.log2(np.clip(ratio, 2.0**_LEAST_ROOM, 2.0**_MOST_ROOM))
+            states = _divided(groups, points[nodes], most)
+        return cls.numbered(nodes, states, len(spare))
+
+    @classmethod
+    def numbered(cls, nodes: Int64s, states: Int64s, count: int, *, is_exact: bool = False) -> NodeStates:
         """States int64[M] of some nodes of so many."""
         of = np.full(count, -1, dtype=np.int64)
         of[nodes] = states
-        return cls(of, np.bincount(states).astype(np.float64), room)
+        return cls(of, np.bincount(states).astype(np.float64), is_exact)
 
-    def divided(self, points: Float64s, most: int, *, anew: bool = False) -> NodeStates:
-        """At most so many states, or as many as there are: nodes of one have nearly the same points.
-
-        Args:
-            points: float64[N, K].
-            anew: nodes of several states may be in one.
-        """
+    def divided(self, points: Float64s, most: int) -> NodeStates:
+        """At most so many states, or as many as there are: nodes of one have nearly the same points, float64[N, K]."""
         nodes = np.nonzero(self.of >= 0)[0]
-        groups = np.zeros(len(nodes), dtype=np.int64) if anew else self.of[nodes]
-        return self.numbered(nodes, _divided(groups, points[nodes], most), len(self.of))
+        return self.numbered(nodes, _divided(self.of[nodes], points[nodes], most), len(self.of))
 
     def mean(self, values: Float64s | Int64s) -> Float64s:
         """float64[S, K]: mean of a value of nodes, [N, K], in each state."""
@@ -86,37 +105,19 @@ class NodeStates:
         return np.column_stack([np.bincount(of, column[nodes], count) for column in np.asarray(values).T])
 
 
-def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
+def _ways(
+    kinds: Sequence[PodKind], offered: Int64s, alike: Sequence[Int64s | Float64s], nodes: Int64s
+) -> Iterator[Int64s]:
     """int64[M]: states of some nodes, in ever coarser ways."""
-    capacity = cost_matrix.capacity
-    offered = capacity.before.allocatable[nodes]
-    fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
-    loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
-    taken = [column[nodes] for load in loads for column in load.taken.T]
-    yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
+    fitting = _users(kinds, [kind.counts > 0 for kind in kinds])[nodes]
+    yield _numbered(fitting, *offered.T, *alike)
     whole = np.maximum(offered[:, :1], 1)
     shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
     yield _numbered(fitting, *shape, np.rint(np.log2(whole[:, 0])).astype(np.int64))
     yield _numbered(fitting, *shape)
-    allowed = _kinds(demands, [demand.allowed for demand in demands])[nodes]
+    allowed = _users(kinds, [kind.allowed for kind in kinds])[nodes]
     yield _numbered(allowed, *shape)
     yield _numbered(allowed)
-
-
-def _room_for_what_is_asked(cost_matrix: CostMatrix, classes: Sequence[MergedDemand]) -> Float64s | None:
-    """float64[N, R]: room of nodes for what is asked of them, in doublings; None: there is enough of all resources.
-
-    Each class asks for as much of each node that it may use.
-    """
-    usable = np.array([merged_demand.demand.counts > 0 for merged_demand in classes], dtype=np.float64)
-    wanted = np.array([merged_demand.requests * merged_demand.pods for merged_demand in classes])
-    spare = cost_matrix.spare
-    if (wanted.sum(axis=0) <= spare.sum(axis=0, dtype=np.float64)).all():
-        return None
-    asked = usable.T @ (wanted / usable.sum(axis=1)[:, np.newaxis])
-    ratio = np.where(asked > 0, spare / np.where(asked > 0, asked, 1.0), 2.0**_MOST_ROOM)
-    room: Float64s = np.log2(np.clip(ratio, 2.0**_LEAST_ROOM, 2.0**_MOST_ROOM))
-    return room
 
 
 def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
@@ -147,28 +148,28 @@ def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
     return numbers
 
 
-def _kinds(demands: Sequence[Demand], usable: Sequence[Bools]) -> Int64s:
-    """int64[N]: equal where the same demands may use nodes at the same cost.
+def _users(kinds: Sequence[PodKind], usable: Sequence[Bools]) -> Int64s:
+    """int64[N]: equal where the same kinds may use nodes at the same cost.
 
     Args:
-        usable: of each demand bool[N], nodes that it may use.
+        usable: of each kind bool[N], nodes that it may use.
     """
     random = np.random.default_rng(0)
-    kind = np.zeros(len(usable[0]), dtype=np.int64)
-    for demand, where in zip(demands, usable, strict=True):
+    users = np.zeros(len(usable[0]), dtype=np.int64)
+    for kind, where in zip(kinds, usable, strict=True):
         numbers = random.integers(2**62, size=_MOST_COSTS + 1)
-        arcs = demand.arc[where]
+        arcs = kind.arc[where]
         if len(arcs) and (arcs != arcs[0]).any():
             values = np.unique(arcs)
             if len(values) > _MOST_COSTS:
                 values = np.quantile(arcs, np.linspace(0, 1, _MOST_COSTS)).astype(np.int64)
-            kind[where] ^= numbers[np.searchsorted(values, arcs, side="right")]
+            users[where] ^= numbers[np.searchsorted(values, arcs, side="right")]
         else:
-            kind[where] ^= numbers[0]
-    return kind
+            users[where] ^= numbers[0]
+    return users
 
 
-def _numbered(*columns: Int64s | Float64s) -> Int64s:
+def _numbered(*columns: Int64s | Float64s | Bools) -> Int64s:
     """int64[N]: 0, 1, ...; equal where all columns are."""
     numbers = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:

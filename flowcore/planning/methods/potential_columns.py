@@ -13,8 +13,8 @@ import numpy as np
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.node_states import NodeStates
+from flowcore.planning.methods.pod_kinds import PodKind
 from flowcore.planning.problem.bounds.tangents import Mixture
-from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 
 #: Potentials may have kinks. Slopes are interpolated between points that are so far apart, as a share of a node.
@@ -75,7 +75,7 @@ class PotentialColumns:
     """The columns of one potential in the program.
 
     Attributes:
-        alike: places of its demands; counted: float64[C, A], what a pod of each demand adds, in shares of ``scale``.
+        alike: places of its kinds; counted: float64[C, A], what a pod of each kind adds, in shares of ``scale``.
         columns: what they are in a Load: cpu, memory, bandwidth, pods.
         first: place of the first among all columns of the program.
         scale: float64[A], capacity of the largest node.
@@ -92,14 +92,14 @@ class PotentialColumns:
     levels: list[_Levels]
 
     @classmethod
-    def of(cls, capacity: Plan, demands: Sequence[Demand], states: NodeStates) -> list[PotentialColumns]:
-        """One for each potential of the demands."""
+    def of(cls, capacity: Plan, kinds: Sequence[PodKind], states: NodeStates) -> list[PotentialColumns]:
+        """One for each potential of the kinds."""
         blocks: list[PotentialColumns] = []
-        for potential in dict.fromkeys(demand.potential for demand in demands):
-            alike = [index for index, demand in enumerate(demands) if demand.potential == potential]
+        for potential in dict.fromkeys(kind.potential for kind in kinds if kind.potential is not None):
+            alike = [index for index, kind in enumerate(kinds) if kind.potential == potential]
             load = capacity.load(potential.utilisation)
-            sizes = np.zeros((len(demands), 4))
-            sizes[alike] = [demands[index].counted for index in alike]
+            sizes = np.zeros((len(kinds), 4))
+            sizes[alike] = [kinds[index].counted for index in alike]
             full = Load(load.table, load.capacity, load.capacity + 1.0, load.pods_allowed, load.pods_allowed + 1.0)
             columns = np.nonzero(potential.steepest(full).any(axis=0) & sizes.any(axis=0))[0].tolist()
             scale = np.array([max(float(_capacity(load, column).max()), 1.0) for column in columns])

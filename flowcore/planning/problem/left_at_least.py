@@ -35,7 +35,8 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
         bound_notes: what these bounds do not count in full, by code; none where they are exact.
         size: how large the pods are together that the plan leaves, in mean nodes: of each pod counts the resource of
             which it takes the largest part.
-        least_size: no plan leaves pods that are less together, in mean nodes; 0: not known, or ``pods`` is exact.
+        least_size: no plan leaves pods that are less together, in mean nodes; 0: not known, or ``pods`` is exact, or
+            ``amount`` says more.
     """
 
     waiting: int

@@ -1,6 +1,6 @@
 """How good a round's plan is, in pods and by size: what it leaves, and what every plan leaves.
 
-The bounds are those of ``problem.bounds.least_left``.
+The bounds are those of ``methods.pooled_room``.
 
 The room of every running pod that the round's policies, priorities and queues may let go counts as room. A pod that may
 only be moved needs room somewhere: it is one more pod, which every plan places.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.shares.kept_out import LeftByLimits, QueueLimits
 from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
@@ -22,9 +22,9 @@ from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import highest_preempting
-from flowcore.planning.methods.left_prices import left_prices, pooled
+from flowcore.planning.methods.pod_kinds import PodKind
+from flowcore.planning.methods.pooled_room import PooledRoom
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
-from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.cost_matrix import FitCounts, spare_room
 from flowcore.planning.problem.demands.demands import node_totals
 from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
@@ -37,7 +37,7 @@ from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT, QUEUE_LIMIT
 #: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
 #: small as the smallest, that may go anywhere.
 _MOST_MOVED = 200
-#: Priorities of waiting pods of which each has a bound of its own, the highest first: each costs a linear program.
+#: Priorities of waiting pods of which each has a bound of its own, the highest first: each costs a round in fractions.
 _MOST_LEVELS = 10
 #: No pod has a lower priority.
 _LOWEST_PRIORITY = -(2**31)
@@ -77,7 +77,7 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     if (pods, amount) == (len(unplaced), asked):
         notes = ()
     least_size = 0.0
-    if pods < len(unplaced):
+    if pods < len(unplaced) and not amount:
         parts = np.array([sizes.of_requests(demand.requests) for demand in problem.demands], dtype=np.int64)
         least_size = least.bounds.least(parts) / _PARTS
     return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further, notes, size, least_size)
@@ -211,61 +211,76 @@ class _Bounds:
     """What is known of every plan.
 
     Attributes:
-        pooled: the pods that may have room: of each demand, then those that may only be moved.
+        pods: int64[K], that may have room: of each demand, then those that may only be moved.
+        pooled: their room; None: nobody has any.
         hopeless: int64[C], pods of each demand that no plan places.
     """
 
-    pooled: PooledRoom
+    pods: Int64s
+    pooled: PooledRoom | None
     hopeless: Int64s
 
     @classmethod
     def of(cls, problem: Problem) -> _Bounds:
         """Where no running pod leaves: the room, and what each demand takes of it alone, are those of the round."""
-        demands, matrix = problem.demands, problem.unreserved_cost_matrix
-        counts = [demand.counts for demand in demands]
-        hopeless = _hopeless(problem, counts)
+        demands = problem.demands
+        hopeless = _hopeless(problem, [demand.counts for demand in demands])
         for index, demand in enumerate(demands):
             if demand.constraints.limits:
                 most = demand.constraints.max_placeable(demand.counts)
                 hopeless[index] = max(hopeless[index], demand.count - most)
-        pods = np.array([demand.count for demand in demands], dtype=np.int64) - hopeless
-        requests = np.array([demand.requests for demand in demands], dtype=np.int64)
-        return cls(pooled(requests, pods, counts, matrix.spare), hopeless)
+        kinds = [
+            PodKind.of_room(place, demand.requests, demand.count - gone, demand.allowed, demand.counts)
+            for place, (demand, gone) in enumerate(zip(demands, hopeless.tolist(), strict=True))
+        ]
+        return cls._of_kinds(kinds, problem.unreserved_cost_matrix.spare, hopeless)
 
     @classmethod
     def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
         """Where running pods leave, only what pods cannot change keeps nodes from a demand."""
         room, demands, run_filter = leaving.room, problem.demands, problem.cache.run_filter
+        allowed: list[Bools] = []
         counts: list[FitCounts] = []
         for demand in demands:
             group = demand.group
             fits = pod_independent_fits(group.pod_class, group.signature, begun, run_filter)
             most = count_fitting(demand.requests, room) * fits
+            allowed.append(fits)
             # Of all demands together these are large.
             counts.append(np.minimum(most, 1 if group.pod_class.host_ports else demand.count).astype(np.int32))
         hopeless = _hopeless(problem, counts)
-        pods = [demand.count for demand in demands] - hopeless
+        kinds = [
+            PodKind.of_room(place, demand.requests, demand.count - int(hopeless[place]), allowed[place], counts[place])
+            for place, demand in enumerate(demands)
+        ]
         for pod_class, amounts, homes in leaving.moved:
-            most = count_fitting(amounts, room)
+            pods, fits = int(homes.sum()), np.ones(len(room), dtype=np.bool_)
             if pod_class is not None:
-                most *= pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
-            counts.append(np.minimum(most, int(homes.sum())).astype(np.int32))
-        requests = np.array([*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)])
-        pods = np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64)
-        return cls(pooled(requests, pods, counts, spare_room(requests, pods.tolist(), counts, room)), hopeless)
+                fits = pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
+            fitting = np.minimum(count_fitting(amounts, room) * fits, pods).astype(np.int32)
+            kinds.append(PodKind.of_room(len(kinds), amounts, pods, fits, fitting))
+        requests = [*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)]
+        spare = spare_room(requests, [int(kind.pods) for kind in kinds], [kind.most for kind in kinds], room)
+        return cls._of_kinds(kinds, spare, hopeless)
+
+    @classmethod
+    def _of_kinds(cls, kinds: Sequence[PodKind], spare: Int64s, hopeless: Int64s) -> _Bounds:
+        pods = np.array([kind.pods for kind in kinds], dtype=np.int64)
+        return cls(pods, PooledRoom.of(kinds, spare), hopeless)
 
     def least(self, weights: Int64s) -> int:
         """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""
-        pods, moved = self.pooled.pods[: len(weights)], len(self.pooled.pods) - len(weights)
+        pods, moved = self.pods[: len(weights)], self.pods[len(weights) :]
         # A pod may ask for any amount. One that counts for less makes the bound weaker, and no sum leaves int64.
-        everybody = int((pods + self.hopeless).sum()) * (int(self.pooled.pods[len(weights) :].sum()) + 1)
+        everybody = int((pods + self.hopeless).sum()) * (int(moved.sum()) + 1)
         weights = np.minimum(weights, _LARGEST_SUM // max(1, everybody))
+        if self.pooled is None:
+            return int(((pods + self.hopeless) * weights).sum())
         # A moved pod that is left would count for more than all that waits: no plan leaves one.
         most = int((pods * weights).sum()) + 1
-        all_weights = np.append(weights, np.full(moved, most, dtype=np.int64))
-        prices = left_prices(self.pooled, all_weights)
-        bounds = [least_left(self.pooled, all_weights, each) for each in (np.zeros_like(prices), prices)]
-        return max(bounds) + int((self.hopeless * weights).sum())
+        all_weights = np.append(weights, np.full(len(moved), most, dtype=np.int64))
+        least = self.pooled.least(all_weights, self.pooled.prices(all_weights))
+        return least + int((self.hopeless * weights).sum())
 
 
 def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:

@@ -247,10 +247,10 @@ class _System:
         self._weighed = self._follow.T[:, :, np.newaxis] * amounts  # [S, C, K]
         self._answer = (self._weighed @ np.swapaxes(self._react @ rise, 1, 2)).transpose(1, 0, 2)  # [C, S, K]
         flat = np.ascontiguousarray(self._weighed.transpose(1, 0, 2)).reshape(classes, states * columns)
-        schur = -_product(self._answer.reshape(classes, states * columns), flat.T)
+        schur = -_product(self._answer.reshape(classes, states * columns), flat.T, is_symmetric=True)
         schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods)
         schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12)
-        self._schur = (schur + schur.T) / 2
+        self._schur = schur
         self._amounts, self._flat, self._first = amounts, flat, first
 
     def direction(self, placed: Float64s, most: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
@@ -285,8 +285,8 @@ class _System:
         )
 
 
-def _product(left: Float64s, right: Float64s) -> Float64s:
-    """``one @ other`` in parts that stay in one thread."""
+def _product(left: Float64s, right: Float64s, *, is_symmetric: bool = False) -> Float64s:
+    """``left @ right`` in parts that stay in one thread; of a symmetric one a half is enough."""
     rows, columns = left.shape[0], right.shape[1]
     if rows * columns * right.shape[0] <= _ONE_THREAD:
         product: Float64s = left @ right
@@ -294,13 +294,15 @@ def _product(left: Float64s, right: Float64s) -> Float64s:
     width = max(1, _ONE_THREAD // (64 * min(columns, 64)))
     product = np.empty((rows, columns))
     for row in range(0, rows, 64):
-        for column in range(0, columns, 64):
+        for column in range(row if is_symmetric else 0, columns, 64):
             block = np.zeros((min(64, rows - row), min(64, columns - column)))
             for begin in range(0, right.shape[0], width):
                 block += (
                     left[row : row + 64, begin : begin + width] @ right[begin : begin + width, column : column + 64]
                 )
             product[row : row + 64, column : column + 64] = block
+            if is_symmetric:
+                product[column : column + 64, row : row + 64] = block.T
     return product
 
 

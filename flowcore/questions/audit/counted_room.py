@@ -12,63 +12,35 @@ All sums are of Python's integers: nothing is rounded, and whoever has the price
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.costs.model import Float64s
 from flowcore.model.devices import device_resources
 from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.running_pods import RunningPod
-from flowcore.planning.methods.left_prices import left_prices, pools_of
-from flowcore.planning.problem.bounds.least_left import PooledRoom
+from flowcore.planning.methods.pod_kinds import PodKind
+from flowcore.planning.methods.pooled_room import PooledRoom
+from flowcore.planning.problem.bounds.least_cost import cheapest_places
 from flowcore.questions.audit.finding import PARTS, PriceBound, PricedPool
 from flowcore.rules.filters import node_affinity, node_name, node_unschedulable, taint_toleration
+from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.filters.registry import IN_ORDER, run_filter
 
 #: What keeps a node from a pod whatever runs there. Others that read nothing but the node are left out on purpose: a
 #: bound is to be checked by who knows labels and taints only.
 _NODE_RULES = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
-#: What one that is counted weighs in the linear program. Weights are whole, and so are parts of this.
+#: What one that is counted weighs in the round in fractions. Weights are whole, and so are parts of this.
 WEIGHT = 720_720
-#: In the linear program a running pod is worth so many of those that wait: with much more its numbers get rough.
+#: There a running pod is worth so many of those that wait: with much more its numbers get rough.
 _MOST_WAITING = 1_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PodKind:
-    """Pods that are alike for a bound.
-
-    Attributes:
-        requests: of each resource that is counted.
-        pods: how many.
-        usable: bool[N], nodes that their labels, taints and names let them use.
-        most: int64[N], how many of them each node takes, if no others come.
-    """
-
-    requests: tuple[int, ...]
-    pods: int
-    usable: Bools
-    most: Int64s
-
-    @classmethod
-    def of(cls, requests: tuple[int, ...], pods: int, nodes: bytes, room: Int64s, homes: Sequence[int] = ()) -> PodKind:
-        """Pods on the nodes that their rules let them use (``_NodeRules``), or where they are.
-
-        Args:
-            room: int64[N, R], of the nodes.
-        """
-        usable = np.frombuffer(nodes, dtype=np.bool_).copy()
-        usable[[*homes]] = True
-        most: Int64s = np.where(usable, pods, 0).astype(np.int64)
-        for column, amount in enumerate(requests):
-            if amount:
-                np.minimum(most, room[:, column] // amount, out=most)
-        return cls(requests, pods, usable, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +54,11 @@ class RoomPrices:
 
     pools: Int64s
     of_pools: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, pools: Int64s, prices: Float64s) -> RoomPrices:
+        """Prices float64[S, R] of pools, rounded."""
+        return cls(pools, [[round(price * PARTS) for price in row] for row in prices.tolist()])
 
     @classmethod
     def nothing(cls, nodes: int) -> RoomPrices:
@@ -162,10 +139,13 @@ class CountedRoom:
             [node.name for node in snapshot.table.nodes],
             resources,
             room,
-            tuple(PodKind.of(requests, pods, nodes, room) for (requests, nodes), pods in wanted.items()),
             tuple(
-                PodKind.of(requests, at_home.total(), nodes, room, [*at_home])
-                for (requests, nodes), at_home in homes.items()
+                _kind(place, requests, pods, nodes, room)
+                for place, ((requests, nodes), pods) in enumerate(wanted.items())
+            ),
+            tuple(
+                _kind(len(wanted) + place, requests, at_home.total(), nodes, room, [*at_home])
+                for place, ((requests, nodes), at_home) in enumerate(homes.items())
             ),
             {pod_class: numbers[kind] for pod_class, kind in kind_of.items()},
         )
@@ -179,41 +159,25 @@ class CountedRoom:
         nothing = RoomPrices.nothing(len(self.names))
         if not self.coming:
             return [nothing]
-        kinds = (*self.coming, *self.staying)
-        pools = pools_of([kind.most for kind in kinds], self.room)
-        inside, count = pools >= 0, int(pools.max(initial=-1)) + 1
-        if not count:
+        room = PooledRoom.of((*self.coming, *self.staying), self.room)
+        if room is None:
             return [nothing]
-        by_pool = [np.bincount(pools[inside], kind.most[inside], count) for kind in kinds]
-        room = PooledRoom(
-            np.array([kind.requests for kind in kinds], dtype=np.int64),
-            np.array([kind.pods for kind in kinds], dtype=np.int64),
-            np.array(by_pool, dtype=np.int64).reshape(len(kinds), count),
-            np.array([np.bincount(pools[inside], column[inside], count) for column in self.room.T]).T,
-        )
         # One that runs and is left counts for more than what waits and could have its room.
-        total = sum(weight * kind.pods for weight, kind in zip(weights, self.coming, strict=True))
+        total = sum(weight * int(kind.pods) for weight, kind in zip(weights, self.coming, strict=True))
         most = min(total + 1, _MOST_WAITING * max(weights))
-        prices = left_prices(room, np.array([*weights, *[most] * len(self.staying)], dtype=np.int64))
-        whole = [[max(0, round(price * PARTS / WEIGHT)) for price in row] for row in prices.tolist()]
-        return [nothing, RoomPrices(pools, whole)]
+        prices = room.prices(np.array([*weights, *[most] * len(self.staying)], dtype=np.int64))
+        return [nothing, RoomPrices.of(room.program.states.of, prices / WEIGHT)]
 
-    def paid(self, kind: PodKind, prices: RoomPrices) -> Iterator[tuple[int, int]]:
-        """What pods of a kind pay, the cheapest first, and how many at most pay so much; fewer than there are fit."""
-        in_pool = np.bincount(prices.pools + 1, kind.most, len(prices.of_pools) + 1).astype(np.int64).tolist()
-        costs = [0, *(_times(row, kind.requests) for row in prices.of_pools)]
-        left = kind.pods
-        for cost, count in sorted((cost, count) for cost, count in zip(costs, in_pool, strict=True) if count):
-            taken = min(left, count)
-            if taken:
-                yield cost, taken
-            left -= taken
+    def paid(self, kind: PodKind, prices: RoomPrices) -> NDArray[np.object_]:
+        """What pods of a kind pay at least, rising, in parts; of those that fit."""
+        in_pool = np.bincount(prices.pools + 1, kind.most, len(prices.of_pools) + 1).astype(np.int64)
+        requests: list[int] = kind.requests.tolist()
+        costs = np.array([0, *(_times(row, requests) for row in prices.of_pools)], dtype=object)
+        return cheapest_places(costs, in_pool, int(kind.pods))
 
     def net_price(self, prices: RoomPrices) -> int:
         """The price of all room, less what those pay that run already, in parts."""
-        return sum(self.worth_of_nodes(prices)) - sum(
-            cost * pods for kind in self.staying for cost, pods in self.paid(kind, prices)
-        )
+        return sum(self.worth_of_nodes(prices)) - sum(int(self.paid(kind, prices).sum()) for kind in self.staying)
 
     def worth_of_nodes(self, prices: RoomPrices) -> list[int]:
         """The price of all room of each node, in parts."""
@@ -222,7 +186,7 @@ class CountedRoom:
 
     def most_that_come(self, prices: RoomPrices) -> int:
         """No plan lets more pods come than this."""
-        gained = sum(max(0, PARTS - cost) * pods for kind in self.coming for cost, pods in self.paid(kind, prices))
+        gained = sum(int(np.maximum(PARTS - self.paid(kind, prices), 0).sum()) for kind in self.coming)
         return (gained + self.net_price(prices)) // PARTS
 
     def bound(self, prices: RoomPrices) -> PriceBound:
@@ -235,6 +199,22 @@ class CountedRoom:
             for pool, row in enumerate(prices.of_pools)
         ]
         return PriceBound(list(self.resources), [pool for pool in pools if pool.prices])
+
+
+def _kind(
+    place: int, requests: tuple[int, ...], pods: int, nodes: bytes, room: Int64s, homes: Sequence[int] = ()
+) -> PodKind:
+    """Pods on the nodes that their rules let them use (``_NodeRules``), or where they are.
+
+    Args:
+        room: int64[N, R], of the nodes.
+    """
+    usable = np.frombuffer(nodes, dtype=np.bool_).copy()
+    usable[[*homes]] = True
+    asked = np.array(requests, dtype=np.int64)
+    return PodKind.of_room(
+        place, asked, pods, usable, np.where(usable, np.minimum(count_fitting(asked, room), pods), 0)
+    )
 
 
 class _NodeRules:

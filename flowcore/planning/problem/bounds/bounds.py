@@ -36,7 +36,7 @@ from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 #: Parts of a unit of cost that sums count, as a power of two; fewer where sums would not fit 63 bits.
-_FINENESS, _BITS = 10, 61
+_FINENESS, _BITS = 20, 61
 #: A price is off by less than this part of it; not at all if it is whole and below this number.
 _FLOAT_ERROR, _EXACT = 1e-12, 1e9
 
@@ -135,7 +135,7 @@ def lower_bound(
         if residents is None
         else {}
     )
-    scale = _Scale.of(demands)
+    scale = Scale.of(sum(int(demand.prices.sum()) + demand.count for demand in demands))
     priced: list[tuple[int, Float64s]] = []
     if shadow_prices is not None:
         priced = [(resource, column) for resource, column in enumerate(shadow_prices.T) if column.any()]
@@ -185,15 +185,15 @@ def lower_bound(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
     """Costs as whole numbers of ``1 / parts`` of a unit; ``most`` is above all of them."""
 
     parts: int
     most: int
 
     @classmethod
-    def of(cls, demands: Sequence[Demand]) -> _Scale:
-        highest = sum(int(demand.prices.sum()) + demand.count for demand in demands)
+    def of(cls, highest: int) -> Scale:
+        """As fine as sums of costs up to the highest allow."""
         return cls(2 ** max(0, min(_FINENESS, _BITS - highest.bit_length())), 2**_BITS)
 
     def down(self, values: Float64s) -> Int64s:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
@@ -17,6 +19,8 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 #: How many numbers of pods in the emptiest domain of a spread constraint are looked at one by one.
 _MOST_MINIMUMS = 16
@@ -49,8 +53,13 @@ def least_cost(
     return best, best_below
 
 
-def cheapest_places(cost: Int64s, fit_counts: Int64s, pods: int) -> Int64s:
-    """What the cheapest places for so many pods cost, rising; arguments as for ``least_cost``."""
+def cheapest_places(cost: NDArray[_Number], fit_counts: Int64s, pods: int) -> NDArray[_Number]:
+    """What the cheapest places for so many pods cost, rising.
+
+    Args:
+        cost: of a pod on each node, or in each pool of nodes, whole numbers of any size.
+        fit_counts: int64[N], how many pods each has room for.
+    """
     nodes = np.nonzero(fit_counts > 0)[0]
     if len(nodes) > pods:
         nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
@@ -95,7 +104,7 @@ def _cheapest_plan(
 
 def _sum(values: Float64s | Int64s) -> float:
     """Whole numbers stay whole."""
-    total: float = values.sum().item()
+    total: float = values.sum()
     return total
 
 

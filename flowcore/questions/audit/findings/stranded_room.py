@@ -62,7 +62,7 @@ def _finding(
     # More pods than could be anywhere.
     ever = int((np.maximum(snapshot.allocatable[:, column], 0) // amount).sum())
     room = CountedRoom.of(snapshot, [(pod_class, ever)], cluster.movable)
-    usable = room.coming[0].usable
+    usable = room.coming[0].allowed
     request = snapshot.vector(pod_class.requests)
     offered = {name for name, asks in pod_class.requests if asks} <= set(snapshot.resources)
 

@@ -81,7 +81,7 @@ def _most_gangs(
 
     A gang pays for the cheapest pods that it needs. A pod that several gangs count pays an equal part for each.
     """
-    cheapest = [next((cost for cost, _ in room.paid(kind, prices)), None) for kind in room.coming]
+    cheapest = [next(iter(room.paid(kind, prices)), None) for kind in room.coming]
     shared = Counter(key for gang in gangs for key in gang.pods)
     gained = 0
     for gang in gangs:

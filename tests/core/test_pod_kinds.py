@@ -17,7 +17,7 @@ from flowcore.model.cost_policy import PricedBy, UnscheduledPrice
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import FixedPart
-from flowcore.planning.methods.merged_demands import merged
+from flowcore.planning.methods.pod_kinds import PodKind, merged
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import roundings
 from flowcore.planning.problem.bounds.bounds import lower_bound
@@ -69,7 +69,7 @@ def test_no_plan_beats_the_bound_of_merged_demands(
     start, demands = Plan(cluster), _demands(cluster)
     matrix = CostMatrix(demands, start)
     best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
-    relaxed = relax(matrix, most_demands=most)
+    relaxed = relax(matrix, most_kinds=most)
     if relaxed is not None:
         assert len(relaxed.members) <= max(most, len({demand.potential for demand in demands}))
         assert lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads) <= best
@@ -80,7 +80,7 @@ def test_no_plan_beats_the_bound_of_merged_demands(
 def test_shares_of_merged_demands_break_no_rule(cluster: Snapshot, most: int) -> None:
     """Each way to round places no more pods than there are; the candidate can be placed once more from the start."""
     problem = _problem(cluster)
-    relaxed = relax(problem.cost_matrix, most_demands=most) if problem.demands else None
+    relaxed = relax(problem.cost_matrix, most_kinds=most) if problem.demands else None
     if relaxed is None:
         return
     for build in roundings(problem, relaxed, FixedPart.none(problem)):
@@ -103,7 +103,7 @@ def test_gangs_may_have_merged_demands(cluster: Snapshot, most: int) -> None:
     admission = Admission(problem)
     for _ in admission.run():
         pass
-    relaxed = relax(problem.cost_matrix, most_demands=most)
+    relaxed = relax(problem.cost_matrix, most_kinds=most)
     if relaxed is not None:
         bound = lower_bound(
             problem.unreserved_cost_matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads,
@@ -121,12 +121,18 @@ def test_hundreds_of_classes_have_a_bound_and_shares() -> None:
     assert len(many.placements) / 310 > len(few.placements) / 290 - 0.02
 
 
+def _kinds(demands: tuple[Demand, ...], cluster: Snapshot) -> list[PodKind]:
+    matrix = CostMatrix(demands, Plan(cluster))
+    return [PodKind.of_demand(matrix, at, float(demand.count)) for at, demand in enumerate(demands)]
+
+
 def test_demands_are_merged_only_where_there_are_too_many() -> None:
     """As many as there may be stay as they are: mean pods, arcs and counts are those of the demand."""
-    demands = _demands(_many_sizes(20))
-    chosen, pods = np.arange(20), np.array([demand.count for demand in demands])
-    assert [found.demand for found in merged(demands, chosen, pods, 20)] == list(demands)
-    found = merged(demands, chosen, pods, 6)
+    cluster = _many_sizes(20)
+    demands = _demands(cluster)
+    kinds = _kinds(demands, cluster)
+    assert merged(kinds, 20) == kinds
+    found = merged(kinds, 6)
     assert len(found) == 6
     assert sorted(at for each in found for at in each.members) == list(range(20))
     for each in found:
@@ -144,15 +150,15 @@ def test_pods_for_different_nodes_are_merged_last() -> None:
         for at in range(12)
         for size in (500, 900, 4000)
     ]
-    demands = _demands(snapshot(nodes, pods))
-    chosen, counts = np.arange(36), np.ones(36)
+    cluster = snapshot(nodes, pods)
+    kinds = _kinds(_demands(cluster), cluster)
     for most in (12, 20):
-        groups = merged(demands, chosen, counts, most)
+        groups = merged(kinds, most)
         assert len(groups) == most
-        assert all(int((each.demand.counts > 0).sum()) == 1 for each in groups)
-    groups = merged(demands, chosen, counts, 7)
+        assert all(int((each.counts > 0).sum()) == 1 for each in groups)
+    groups = merged(kinds, 7)
     assert len(groups) <= 7
-    assert sum(int((each.demand.counts > 0).sum()) == 1 for each in groups) >= 3
+    assert sum(int((each.counts > 0).sum()) == 1 for each in groups) >= 3
     assert sorted(at for each in groups for at in each.members) == list(range(36))
 
 
@@ -161,7 +167,7 @@ def test_the_dearest_to_leave_get_the_shares_of_a_group() -> None:
     urgent = [pod(f"u{at}", 1000, GI, priority=1000) for at in range(4)]
     others = [pod(f"o{at}", 1010, GI) for at in range(8)]
     problem = _problem(snapshot([node("n", 4100, 64 * GI)], [*others, *urgent]))
-    relaxed = relax(problem.cost_matrix, most_demands=1)
+    relaxed = relax(problem.cost_matrix, most_kinds=1)
     assert relaxed is not None
     found = roundings(problem, relaxed, FixedPart.none(problem))[0]()
     assert {problem.demands[each.demand].group.pod_class.priority for each in found.commits} == {1000}
