@@ -254,6 +254,16 @@ def test_a_bound_from_any_prices_holds(seed: int, highest: float, unit: int) -> 
         assert 0 <= pooled.least(weights, prices) <= int((left * weights).sum())
 
 
+def test_many_pods_lose_nothing_by_rounding() -> None:
+    """20,000 pods of three units each, and room for half of them on nodes of two shapes."""
+    free = np.repeat([[30], [12_000]], [600, 1], axis=0)
+    counts = free[:, 0] // 3
+    pooled = PooledRoom.of([PodKind.of_room(0, np.array([3]), 20_000, counts > 0, counts)], free)
+    assert pooled is not None
+    weights = np.array([1])
+    assert pooled.least(weights, pooled.prices(weights)) == 20_000 - int(counts.sum())
+
+
 def test_room_of_pods_that_may_leave_counts_as_free() -> None:
     """Two waiting pods want a whole node each. A plan may evict the running pod for one of them."""
     low = _runs("low", "n", _asking(4000, 0), 0)
@@ -366,6 +376,7 @@ def test_gpus_are_counted_beside_pods() -> None:
     known = run_round(snapshot([node("n", gpu=3)], waiting)).left_at_least
     assert known is not None
     assert (known.pods, known.resource, known.amount) == (1, "nvidia.com/gpu", 1)
+    assert not known.least_size, "one measure is enough"
 
 
 def test_each_priority_that_waits_has_a_row() -> None:
