@@ -16,7 +16,6 @@ import msgspec
 
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.joint import JointSearch
-from flowcore.planning.evictions.moves import move_search
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search import search, victims
 from flowcore.planning.plan_key import Loss
@@ -61,7 +60,6 @@ METHODS: Mapping[str, Method] = {
     "integer program": Method(search.Search, "improve", lambda *_, **__: None),
     "few pods together": Method(JointSearch, "improve", lambda _: False),
     "patterns": Method(PatternSearch, "improve", lambda *_: None),
-    "other sets to move": Method(move_search.MoveSearch, "place", 0, (move_search, "_MOST_RETRIES")),
     "smaller sets of a node": Method(victims, "_fewer", lambda *_: _WORST),
 }
 

@@ -126,6 +126,7 @@ class WirePodSpec(Wire):
     priority: Int32 | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
+    restart_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
     resource_claims: list[WireNamedClaim] | None = None

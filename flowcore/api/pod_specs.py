@@ -63,6 +63,7 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
     usage_class: UsageClass
     scheduler_name: str
     preempts: bool
+    finite: bool
     unsupported_reason: str
     over_limit: str
     unreadable: str
@@ -137,6 +138,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         usage_class=intern(UsageClass(intern(namespace), intern(repositories_of(spec)), requests)),
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         preempts=spec.preemption_policy != "Never",
+        finite=spec.restart_policy not in (None, "Always"),
         unsupported_reason=intern(unsupported_reason),
         over_limit="" if excess is None else excess.field,
         unreadable=unreadable,

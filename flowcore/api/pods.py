@@ -164,6 +164,7 @@ def to_read_pod(
         kept_by_claims=reading.has_claims and immovable_reason == reading.storage_reason,
         during_execution=during_execution,
         usage_class=reading.usage_class,
+        finite=reading.finite,
         checkpointed=checkpointed,
         holds_shared_gpu=holds_shared_gpu(namespace, meta.labels),
         extended=reading.extended,

@@ -57,6 +57,7 @@ def to_running_pod(
         queue=cluster.queues.of(pod, cluster.namespaces),
         during_execution=_during_execution(pod, policy, stays or replacement or protected),
         checkpointed=pod.checkpointed,
+        finite=pod.finite,
     )
 
 

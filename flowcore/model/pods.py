@@ -218,6 +218,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     usage_class: UsageClass = UsageClass()
     #: What is wrong with ``bad_annotation``, which then counts as absent; "": it has no known value, or none is bad.
     annotation_problem: str = ""
+    #: It runs to an end: what it has done by then is what it is for.
+    finite: bool = False
     #: Seconds since the epoch when its work was last saved, from its annotation; 0: nothing readable is said.
     checkpointed: float = 0.0
     #: It holds a GPU for pods of KAI-Scheduler that share it: while they run the GPU is not free, whoever evicts it.

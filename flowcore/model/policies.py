@@ -120,7 +120,7 @@ class VictimOrder(StrEnum):
 
     #: kube-scheduler's order: the lowest sum of priorities, the fewest, those that started last.
     KUBE_SCHEDULER = "KubeScheduler"
-    #: Those that lose the least work (planning/evictions/gains/move_prices.py).
+    #: Those that lose the least work (planning/evictions/moves/move_prices.py).
     LEAST_LOST_WORK = "LeastLostWork"
 
 
@@ -233,7 +233,7 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
             included whose replacement has no node yet.
         reasons: what pods are moved for.
         min_gain: a move for gain gains at least so much more than it costs; at least 1.
-        startup, lost_work: what a move costs (planning/evictions/gains/move_prices.py); ``startup`` in seconds.
+        startup, lost_work: what a move costs (planning/evictions/moves/move_prices.py); ``startup`` in seconds.
     """
 
     mode: ReschedulingMode = ReschedulingMode.OFF

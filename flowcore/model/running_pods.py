@@ -48,6 +48,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         queue: name of the FlowQueue that its usage counts for; "": none.
         during_execution: what becomes of it when a required rule of it does not hold any more.
         checkpointed: seconds since the epoch when its work was last saved, as it says; 0: never.
+        finite: it runs to an end: what it has done is lost if it leaves before.
     """
 
     key: str
@@ -66,6 +67,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     during_execution: DuringExecution = DuringExecution.IGNORE
     checkpointed: float = 0.0
+    finite: bool = False
 
     @property
     def priority(self) -> int:

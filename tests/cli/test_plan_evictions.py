@@ -437,6 +437,7 @@ def test_a_checkpoint_in_the_future_is_named() -> None:
     newest["metadata"]["creationTimestamp"] = "2021-01-01T00:00:00Z"
     for year, moves in (("2020", 0), ("9999", 0), ("2021", 1)):
         saved = running("p", "1")
+        saved["spec"]["restartPolicy"] = "Never"
         saved["status"]["startTime"] = "2020-01-01T00:00:00Z"
         saved["metadata"]["annotations"] = {CHECKPOINTED_AT: f"{year}-01-01T00:00:00Z"}
         answer = plan_of(node("a"), node("b"), saved, newest, lost)

@@ -1,25 +1,29 @@
 """Rules that hold while pods run: who breaks one, who leaves, and how long a NoExecute taint lets a pod stay."""
 
+import itertools
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.constrained_snapshots import constrained_snapshots
+from support.governed_pods import ANYWHERE, IN_A, cluster, in_zone, planned, policy, runs
 from support.model import node, pod, snapshot
 from support.profiles import examples
 
 from flowcore.cluster.arrays.node_matching import seconds_before_eviction
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
+from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
-from flowcore.model.nodes import Taint
-from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.pods import PodClass, Toleration
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodIndex
+from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import DuringExecution
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.moves.lasting_rules import LastingRules
 from flowcore.planning.round import run_round
 from flowcore.rules.filters import inter_pod_affinity, node_affinity, taint_eviction
 
@@ -32,86 +36,74 @@ WEB_LABELS = (("app", "web"),)
 DRAIN = Taint("drain", "", "NoExecute")
 
 
-ANY = PodClass()
-
-
-def runs(
-    name: str,
-    on: str,
-    pod_class: PodClass = ANY,
-    *,
-    mode: DuringExecution = EVICT,
-    constraints: InterPodConstraints | None = None,
-    labels=WEB_LABELS,
-    started: float = 0.0,
-) -> RunningPod:
+def web(name: str, on: str, pod_class: PodClass = ANYWHERE, constraints: Any = None, **fields: Any) -> Pod:
     """A running pod with the label app=web."""
-    signature = PodSignature("default", labels, constraints=constraints)
-    return RunningPod(name, name, on, pod_class, signature=signature, started=started, during_execution=mode)
+    return runs(name, on, pod_class, **({"labels": WEB_LABELS, "constraints": constraints} | fields))
 
 
-def zoned(name: str, zone: str, **fields):
-    return node(name, labels=(("zone", zone),), **fields)
-
-
-def found(nodes, pods: list[RunningPod], leaving: list[tuple[str, PodSignature]] | None = None) -> list[BrokenRule]:
-    """The rules that these pods break on these nodes, beside pods that are being deleted."""
-    index = PodIndex.of([*((each.node, each.signature) for each in pods), *(leaving or [])])
-    return list(broken_rules(snapshot(nodes, (), pod_index=index), RunningPods(tuple(pods))))
+def found(nodes: list[Node], pods: list[Pod], mode: DuringExecution = EVICT) -> dict[str, str]:
+    """Who leaves, and why."""
+    evictions = planned(cluster(nodes, pods, policy(mode)), policy(mode)).evictions
+    return {each.pod.key.partition("/")[2]: each.reason for each in evictions}
 
 
 def test_node_labels() -> None:
     """A pod whose node lost the label that its selector names leaves; its equal on another node stays."""
-    in_a = PodClass(node_selector=(("zone", "a"),))
-    pods = [runs("p", "n1", in_a), runs("q", "n2", in_a), runs("r", "n1")]
-    (broken,) = found([zoned("n1", "b"), zoned("n2", "a")], pods)
-    assert (broken.pod.key, broken.filter, broken.evicted_in) == ("p", node_affinity.NAME, None)
+    pods = [web("p", "n1", IN_A), web("q", "n2", IN_A), web("r", "n1")]
+    reason = "node n1 does not match its node affinity or selector"
+    assert found([in_zone("n1", "b"), in_zone("n2", "a")], pods) == {"p": reason}
 
 
 @pytest.mark.parametrize("constraints", [None, APART, TOGETHER])
 def test_who_ignores_rules_stays(constraints: InterPodConstraints | None) -> None:
     """Ignore, the default, is Kubernetes' own behaviour."""
-    in_a = PodClass(node_selector=(("zone", "a"),))
-    pods = [runs(name, "n1", in_a, mode=IGNORE, constraints=constraints) for name in "pq"]
-    assert found([zoned("n1", "b")], pods) == []
+    pods = [web(name, "n1", IN_A, constraints) for name in "pq"]
+    assert found([in_zone("n1", "b")], pods, IGNORE) == {}
 
 
 def test_of_two_that_exclude_each_other_one_leaves() -> None:
     """The later one of equal priority; a third in another zone stays."""
-    pods = [runs(name, f"n{name}", constraints=APART, started=at) for at, name in enumerate("123")]
-    (broken,) = found([zoned("n1", "a"), zoned("n2", "a"), zoned("n3", "b")], pods)
-    assert (broken.pod.key, broken.filter) == ("2", inter_pod_affinity.NAME)
+    pods = [web(name, f"n{name}", ANYWHERE, APART, started=1.0 + at) for at, name in enumerate("123")]
+    reason = "node n2 is near a pod that its required pod anti-affinity excludes"
+    assert found([in_zone("n1", "a"), in_zone("n2", "a"), in_zone("n3", "b")], pods) == {"2": reason}
 
 
 def test_the_lower_priority_leaves_first() -> None:
     """Even where it has run longer."""
-    pods = [
-        runs("old", "n1", PodClass(priority=-1), constraints=APART, started=1.0),
-        runs("new", "n1", constraints=APART, started=2.0),
-    ]
-    assert [each.pod.key for each in found([zoned("n1", "a")], pods)] == ["old"]
+    low = msgspec.structs.replace(ANYWHERE, priority=-1)
+    pods = [web("old", "n1", low, APART, started=1.0), web("new", "n1", ANYWHERE, APART, started=2.0)]
+    assert list(found([in_zone("n1", "a")], pods)) == ["old"]
+
+
+def test_who_may_not_leave_keeps_the_other_from_nothing() -> None:
+    """One of two that exclude each other stays whatever happens: the other one leaves, though it is more important."""
+    low = msgspec.structs.replace(ANYWHERE, priority=-1)
+    kept = web("kept", "n1", low, APART, labels=(*WEB_LABELS, ("kept", "yes")))
+    budget = DisruptionBudget("default", "kept", LabelSelector((Requirement("kept", "In", ("yes",)),)))
+    shown = cluster([in_zone("n1", "a")], [kept, web("other", "n1", ANYWHERE, APART)], policy(EVICT), (), (budget,))
+    assert [each.pod.key for each in planned(shown, policy(EVICT)).evictions] == ["default/other"]
 
 
 def test_nobody_leaves_for_a_pod_that_is_being_deleted() -> None:
     """A pod that its neighbour's eviction relieves is not evicted too while that one terminates."""
-    leaving = PodSignature("default", WEB_LABELS, deleting=True, constraints=APART)
-    assert found([zoned("n1", "a")], [runs("p", "n1", constraints=APART)], [("n1", leaving)]) == []
+    pods = [web("old", "n1", ANYWHERE, APART, deleting=True), web("p", "n1", ANYWHERE, APART)]
+    assert found([in_zone("n1", "a")], pods) == {}
 
 
 def test_affinity_between_equals() -> None:
     """Two that want each other and have drifted apart: one follows the other. The last of its kind may be alone."""
-    nodes = [zoned("n1", "a"), zoned("n2", "b")]
-    pods = [runs("p", "n1", constraints=TOGETHER, started=1.0), runs("q", "n2", constraints=TOGETHER, started=2.0)]
-    assert [each.pod.key for each in found(nodes, pods)] == ["q"]
-    assert found(nodes, pods[:1]) == []
+    nodes = [in_zone("n1", "a"), in_zone("n2", "b")]
+    pods = [web("p", "n1", ANYWHERE, TOGETHER, started=1.0), web("q", "n2", ANYWHERE, TOGETHER, started=2.0)]
+    assert found(nodes, pods) == {"q": "node n2 is not near a pod that its required pod affinity names"}
+    assert found(nodes, pods[:1]) == {}
 
 
 def test_affinity_to_others() -> None:
     """A pod whose neighbour has gone breaks its rule; one that is beside its neighbour does not."""
-    nodes = [zoned("n1", "a"), zoned("n2", "b")]
-    client = runs("client", "n1", constraints=TOGETHER, labels=())
-    assert [each.pod.key for each in found(nodes, [client, runs("web", "n2", mode=IGNORE)])] == ["client"]
-    assert found(nodes, [client, runs("web", "n1", mode=IGNORE)]) == []
+    nodes = [in_zone("n1", "a"), in_zone("n2", "b")]
+    client = web("client", "n1", ANYWHERE, TOGETHER, labels=())
+    assert list(found(nodes, [client, web("web", "n2")])) == ["client"]
+    assert found(nodes, [client, web("web", "n1")]) == {}
 
 
 @pytest.mark.parametrize(
@@ -140,15 +132,18 @@ def test_the_shortest_time_of_all_taints_counts() -> None:
 
 def test_replacements_are_planned_before_a_taint_evicts() -> None:
     """With Replace, and while there is time; Evict leaves the pod to the controller."""
-    some_time = PodClass(tolerations=(Toleration("drain", "Exists", seconds=300),))
+    some_time, for_ever = (Toleration("drain", "Exists", seconds=300),), (Toleration("drain", "Exists"),)
+    tolerating = [msgspec.structs.replace(ANYWHERE, tolerations=each) for each in (some_time, for_ever)]
     pods = [
-        runs("replaced", "n1", some_time, mode=REPLACE),
-        runs("evicted", "n1", some_time, mode=EVICT),
-        runs("at-once", "n1", mode=REPLACE),
-        runs("for-ever", "n1", PodClass(tolerations=(Toleration("drain", "Exists"),)), mode=REPLACE),
+        web("replaced", "n1", tolerating[0]),
+        web("evicted", "n1", tolerating[0], during_execution=EVICT),
+        web("at-once", "n1"),
+        web("for-ever", "n1", tolerating[1]),
     ]
-    (broken,) = found([node("n1", taints=(DRAIN,))], pods)
-    assert (broken.pod.key, broken.evicted_in) == ("replaced", 300)
+    nodes = [in_zone("n1", "a", taints=(DRAIN,)), in_zone("n2", "a")]
+    (eviction,) = planned(cluster(nodes, pods, policy(REPLACE)), policy(REPLACE)).evictions
+    assert (eviction.pod.key, eviction.to, eviction.by_controller) == ("default/replaced", "n2", True)
+    assert eviction.reason == "node n1 has a taint that evicts it after 300 s"
 
 
 def test_no_pod_goes_where_it_would_be_evicted_at_once() -> None:
@@ -197,23 +192,15 @@ def breaks(each: RunningPod, drawn: Snapshot, table: NodeTable) -> bool:
 
 @given(drawn_pods())
 @settings(max_examples=examples(100))
-def test_who_leaves_breaks_a_rule_and_nobody_else_does_afterwards(drawn: tuple[Snapshot, RunningPods]) -> None:
-    """The filters reject the node of each pod that leaves, without the pod itself; once all have left, of none."""
-    cluster, running = drawn
+def test_who_breaks_a_rule(drawn: tuple[Snapshot, RunningPods]) -> None:
+    """Those whose node the filters reject without the pod itself, but for those that ignore it."""
+    shown, running = drawn
     # Pods that are being deleted exclude newcomers, and nobody leaves for them.
-    staying = PodIndex(dict(cluster.pod_index.namespaces))
+    staying = PodIndex(dict(shown.pod_index.namespaces))
     for each in running.pods:
         staying.change(each.signature, each.node, 1)
-    cluster = replace(cluster, pod_index=staying)
-    leave = [broken.pod for broken in broken_rules(cluster, running)]
-    assert len({each.key for each in leave}) == len(leave)
-    assert all(each.during_execution is not IGNORE for each in leave)
-    assert all(breaks(each, cluster, cluster.table) for each in leave)
-    after = replace(
-        cluster, pod_index=cluster.pod_index.with_changes((), [(each.node, each.signature) for each in leave])
-    )
-    stay = [each for each in running.pods if each not in leave and each.during_execution is not IGNORE]
-    lonely = [each for each in stay if breaks(each, after, after.table) and not breaks(each, cluster, cluster.table)]
-    # Pods that lose a neighbour by this are for the next round.
-    assert all(each.signature.constraints is not None and each.signature.constraints.affinity for each in lonely)
-    assert [each.key for each in stay if breaks(each, after, after.table) and each not in lonely] == []
+    shown = replace(shown, pod_index=staying)
+    rules = LastingRules(shown, running, {})
+    broken = {pod.key for pod in itertools.compress(rules.pods, rules.broken.tolist())}
+    kept = [each for each in running.pods if each.during_execution is not IGNORE]
+    assert broken == {each.key for each in kept if breaks(each, shown, shown.table)}

@@ -35,11 +35,11 @@ from flowcore.model.policies import (
     ReschedulingPolicy,
     ReschedulingReason,
 )
-from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPods
+from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod, RunningPods
 from flowcore.model.usage import MAX_FUTURE
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
-from flowcore.planning.evictions.gains.movable_kinds import MOST_KINDS, MovableKind
-from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.moves.move_prices import move_prices
+from flowcore.planning.evictions.moves.running_costs import MOST_KINDS, MovableKind
 from flowcore.planning.problem.result import Eviction
 from flowcore.planning.round import Round, RoundResult, run_round
 
@@ -78,28 +78,46 @@ def test_the_price_of_a_move() -> None:
     policy = gaining(lost_work=LostWork.COUNT, startup=30)
     ran = [100.0, 100.0, 0.0, 100.0]
     saved = [0.0, 900.0, 0.0, 0.0]
-    pods = [running_pod(started=start, checkpointed=checkpoint) for start, checkpoint in zip(ran, saved, strict=True)]
+    pods = [job(started=start, checkpointed=checkpoint) for start, checkpoint in zip(ran, saved, strict=True)]
     rate = policy.unscheduled.per_waiting_second
-    prices = move_prices(pods, np.array([1.0, 1.0, 1.0, 4.0]), {policy.name: policy}, 1_000.0)
-    assert prices.tolist() == [930 * rate, 130 * rate, 30 * rate, 930 * rate * 4]
-    ignoring = gaining(lost_work=LostWork.IGNORE, startup=30)
-    assert move_prices(pods[:1], np.ones(1), {policy.name: ignoring}, 1_000.0).tolist() == [30 * rate]
+    assert prices_of(pods, [1, 1, 1, 4], policy) == [930 * rate, 130 * rate, 30 * rate, 930 * rate * 4]
+    assert prices_of(pods[:1], [1], gaining(lost_work=LostWork.IGNORE, startup=30)) == [30 * rate]
 
 
-@given(st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e9), st.integers(0, 86_400))
+def test_a_replica_of_a_service_loses_its_start() -> None:
+    """However long it has run; one that says when it saved its work loses what came after."""
+    policy = gaining(lost_work=LostWork.COUNT, startup=30)
+    pods = [job(finite=False, started=1.0, checkpointed=saved) for saved in (0.0, 900.0, 1_000.0 + 2 * MAX_FUTURE)]
+    rate = policy.unscheduled.per_waiting_second
+    assert prices_of(pods, [1, 1, 1], policy) == [30 * rate, 130 * rate, 30 * rate]
+    policy = gaining(lost_work=LostWork.COUNT)
+    service, batch = (crowded(policy, 2, finite=finite) for finite in (False, True))
+    assert plan(service, policy).evictions
+    assert not plan(batch, policy).evictions
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e12), st.integers(1, 10), st.integers(0, 86_400))
 def test_a_checkpoint_only_lowers_the_price(
-    started: float, checkpointed: float, now: float, size: float, startup: int
+    started: float, checkpointed: float, now: float, size: int, startup: int
 ) -> None:
-    """Whatever the annotation says, the price is at most that without it, and never negative."""
+    """Of a job: whatever the annotation says, the price is at most that without it, and never negative."""
     policy = gaining(lost_work=LostWork.COUNT, startup=startup)
-    pods = [running_pod(started=started, checkpointed=saved) for saved in (checkpointed, 0.0)]
-    said, silent = move_prices(pods, np.array([size, size]), {policy.name: policy}, now).tolist()
+    pods = [job(started=started, checkpointed=saved) for saved in (checkpointed, 0.0)]
+    said, silent = prices_of(pods, [size, size], policy, now)
     assert 0 <= said <= silent
 
 
-def running_pod(**fields: Any) -> Any:
-    """A pod as rounds read it."""
-    (pod,) = known([running("p", "n0", 1)], gaining()).pods
+def prices_of(pods: list[RunningPod], tenths: list[int], policy: Policy, now: float = 1_000.0) -> list[int]:
+    """What a move of each costs; ``tenths``: of a node that each holds."""
+    nodes = snapshot([node("n0", 10), node("n1", 10)], [], [], policy=policy, now=now)
+    usage = np.array([nodes.vector((("cpu", each),)) for each in tenths])
+    prices: list[int] = move_prices(pods, usage, {policy.name: policy}, nodes).tolist()
+    return prices
+
+
+def job(**fields: Any) -> RunningPod:
+    """A pod that runs to an end, as rounds read it."""
+    (pod,) = known([running("p", "n0", 1, finite=True)], gaining()).pods
     return msgspec.structs.replace(pod, **fields)
 
 
@@ -188,10 +206,11 @@ def test_the_margin_is_exact(above: int) -> None:
 def test_lost_work_keeps_a_pod_and_a_checkpoint_lets_it_go() -> None:
     """What ran for long stays; what has just saved its work moves."""
     policy = gaining(lost_work=LostWork.COUNT)
-    assert not plan(crowded(policy, 2), policy).evictions
-    assert plan(crowded(policy, 2, checkpointed=NOW), policy).evictions
-    assert plan(crowded(policy, 2, checkpointed=NOW + MAX_FUTURE), policy).evictions, "clocks differ a little"
-    ahead = crowded(policy, 2, checkpointed=NOW + MAX_FUTURE + 1)
+    assert not plan(crowded(policy, 2, finite=True), policy).evictions
+    assert plan(crowded(policy, 2, finite=True, checkpointed=NOW), policy).evictions
+    soon = crowded(policy, 2, finite=True, checkpointed=NOW + MAX_FUTURE)
+    assert plan(soon, policy).evictions, "clocks differ a little"
+    ahead = crowded(policy, 2, finite=True, checkpointed=NOW + MAX_FUTURE + 1)
     assert not plan(ahead, policy).evictions, "a checkpoint in the future"
     assert plan(replace(ahead, now=NOW + 1), policy).evictions, "its time has come"
 
@@ -242,12 +261,15 @@ def test_nodes_are_emptied_by_bin_packing() -> None:
         {"immovable_reason": "its annotation scheduling.thalweg/evictable says so"},
         {"gang": GangRef(GangKey(GangSource.THALWEG, "default", "g"), GangSpec(min_member=1))},
         {"constraints": InterPodConstraints(affinity=(AffinityTerm(HOSTNAME, selects("b"), ("default",)),))},
-        {"constraints": InterPodConstraints(spread=(SpreadConstraint("zone", 1, selects("b")),))},
+        {
+            "labels": (("app", "a"),),
+            "constraints": InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, selects("a")),)),
+        },
         {"static": True},
     ],
 )
 def test_pods_that_never_move_for_gain(fields: dict[str, Any]) -> None:
-    """Opt-outs, gangs, and pods whose own rules could fail elsewhere or be failed by leaving."""
+    """Opt-outs, gangs, and pods whose rules fail elsewhere, or count how many there are on each node."""
     policy = gaining()
     assert plan(crowded(policy, 2), policy).evictions, "others do"
     beside = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
@@ -255,18 +277,43 @@ def test_pods_that_never_move_for_gain(fields: dict[str, Any]) -> None:
     assert not plan(snapshot([node("n0", 8), node("n1", 8)], pods, [], policy=policy), policy).evictions
 
 
-def test_a_pod_that_another_needs_stays() -> None:
-    """A required rule of another pod, which may not move, counts it."""
+@pytest.mark.parametrize(
+    ("key", "to"), [(HOSTNAME, {}), ("zone", {"p": "n2"}), ("", {"p": "n1"})], ids=["node", "zone", "no rule"]
+)
+@pytest.mark.parametrize("rule", ["affinity", "spread"])
+def test_a_pod_that_rules_count_stays_in_their_domain(key: str, to: dict[str, str], rule: str) -> None:
+    """A required rule of another pod, which may not move, counts it: the cheapest node is in another zone."""
     policy = gaining()
-    near = InterPodConstraints(affinity=(AffinityTerm(HOSTNAME, selects("a"), ("default",)),))
-    wants = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
-    for rules, stays in ((near, True), (None, False)):
-        pods = [
-            running("p", "n0", 2, labels=(("app", "a"),)),
-            running("q", "n0", 4, constraints=rules, **wants),
-        ]
-        result = plan(snapshot([node("n0", 8), node("n1", 8)], pods, [], policy=policy), policy)
-        assert (not result.evictions) is stays
+    near = InterPodConstraints(affinity=(AffinityTerm(key, selects("a"), ("default",)),))
+    spread = InterPodConstraints(spread=(SpreadConstraint(key, 1, selects("a")),))
+    constraints = (near if rule == "affinity" else spread) if key else None
+    stays = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
+    pods = [
+        running("p", "n0", 2, labels=(("app", "a"),)),
+        running("q", "n0", 4, constraints=constraints, **stays),
+        running("r", "n2", 1, **stays),
+    ]
+    nodes = [
+        msgspec.structs.replace(node(name, 8), labels=((HOSTNAME, name), ("zone", zone)))
+        for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "a"))
+    ]
+    drawn = snapshot(nodes, pods, [], policy=policy)
+    result = plan(drawn, policy)
+    check_evictions(drawn, result, {policy.name: policy})
+    assert moved(result) == to
+
+
+def test_a_pod_with_rules_moves_where_they_hold() -> None:
+    """One that wants another pod in its zone goes to another node of the zone, not to the cheaper one elsewhere."""
+    policy = gaining()
+    near = InterPodConstraints(affinity=(AffinityTerm("zone", selects("b"), ("default",)),))
+    stays = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
+    pods = [running("p", "n0", 2, constraints=near), running("q", "n0", 4, **stays), running("r", "n2", 1, **stays)]
+    nodes = [
+        msgspec.structs.replace(node(name, 8), labels=((HOSTNAME, name), ("zone", zone)))
+        for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "a"))
+    ]
+    assert moved(plan(snapshot(nodes, pods, [], policy=policy), policy)) == {"p": "n2"}
 
 
 def test_nobody_leaves_for_gain_a_node_that_others_leave_for_a_waiting_pod() -> None:

@@ -30,7 +30,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, LastingRule, Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.evictions.rules.lasting_rules import LastingRules, NodeVerdict
+from flowcore.planning.evictions.moves.lasting_rules import LastingRules, NodeVerdict
 from flowcore.planning.round import RoundResult
 from flowcore.rules.filters import pod_topology_spread, policy_constraints
 

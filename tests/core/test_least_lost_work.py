@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 
 import msgspec
 import pytest
-from support.eviction_clusters import NOW, node, running, snapshot, waiting
+from support.eviction_clusters import NOW, node, snapshot, waiting
+from support.eviction_clusters import running as running_pod
 from support.eviction_safety import check_evictions
 from support.profiles import is_quick
 
@@ -24,6 +26,7 @@ from flowcore.model.policies import (
 )
 from flowcore.planning.round import RoundResult, run_round
 
+running = partial(running_pod, finite=True)
 LEAST = PreemptionPolicy(victims=VictimOrder.LEAST_LOST_WORK)
 POLICY = msgspec.structs.replace(BUILT_IN, preemption=LEAST)
 
@@ -61,6 +64,12 @@ def test_two_that_have_just_begun_leave_before_one_that_is_old() -> None:
 def test_a_checkpoint_lowers_what_is_lost() -> None:
     """The old pod saved its work a moment ago."""
     pods = [running("old", "n0", 4, started=1.0, checkpointed=NOW - 10), running("new", "n1", 4, started=NOW - 600)]
+    assert _leaving(pods, [waiting("urgent", 4, priority=10)]) == ["default/old"]
+
+
+def test_a_replica_of_a_service_loses_no_work() -> None:
+    """It leaves before a job that has just begun, however old it is."""
+    pods = [running("old", "n0", 4, started=1.0, finite=False), running("new", "n1", 4, started=NOW - 60)]
     assert _leaving(pods, [waiting("urgent", 4, priority=10)]) == ["default/old"]
 
 

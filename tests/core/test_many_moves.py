@@ -18,9 +18,8 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.moves import move_search
-from flowcore.planning.evictions.search import ladders
+from flowcore.planning.evictions.moves.movers import Movers
+from flowcore.planning.evictions.search import ladders, node_search
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.plan_key import PRIORITY_OFFSET
 from flowcore.planning.problem.placements.plans import Plan
@@ -82,7 +81,7 @@ def _decide(step: str, number: int, problem: Problem, state: Plan, marks: list[A
 def test_destinations_follow_every_decision(drawn: Snapshot, steps: Sequence[tuple[str, int]]) -> None:
     """A pod may go to other nodes with enough room, now and in the end, and goes where least is left to spare."""
     problem, state = _state(drawn)
-    destinations = Destinations(state, POLICIES, problem.cache)
+    destinations = Movers(state, POLICIES, MODELS, problem.cache, (ReschedulingMode.ACT,)).destinations
     share = 1.0 / np.maximum(drawn.allocatable.astype(np.float64).sum(axis=0), 1.0)
     marks: list[Any] = []
     for step, number in (("mark", 0), *steps):
@@ -180,14 +179,24 @@ def test_each_node_is_searched_once_but_for_those_that_changed(monkeypatch: pyte
     nodes = [node(f"n{number}", 10) for number in range(120)]
     pending = [waiting(f"w{number}", 5) for number in range(40)]
     searched: list[int] = []
-    choose_victims = move_search.choose_victims
+    choose_victims = node_search.choose_victims
 
-    def choose(residents: Any, fit_check: Any, on: int, choices: Any) -> Any:
+    def choose(residents: Any, fit_check: Any, on: int, *more: Any, **words: Any) -> Any:
         searched.append(on)
-        return choose_victims(residents, fit_check, on, choices)
+        return choose_victims(residents, fit_check, on, *more, **words)
 
-    monkeypatch.setattr(move_search, "choose_victims", choose)
+    monkeypatch.setattr(node_search, "choose_victims", choose)
     result = run_round(snapshot(nodes, pods, pending, policy=MOVES), POLICIES)
     assert len(result.placements) == len(result.evictions) == 40
     assert {eviction.kind for eviction in result.evictions} == {EvictionKind.MIGRATION}
     assert len(searched) <= 60 + len(result.evictions)
+
+
+def test_no_more_move_where_there_are_many_nodes() -> None:
+    """Each of 140 pods needs a node of 150, which one of its pods leaves. None comes where two would have to leave."""
+    pods = [running(f"p{number}-{i}", f"n{number}", 3) for number in range(150) for i in range(3)]
+    pods += [running(f"q{number}", f"n{number}", 6) for number in range(150, 320)]
+    nodes = [node(f"n{number}", 14 if number < 150 else 10) for number in range(320)]
+    pending = [waiting(f"w{number}", 7) for number in range(140)]
+    result = run_round(snapshot(nodes, pods, pending, policy=MOVES), POLICIES)
+    assert len(result.placements) == len(result.evictions) == 140

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution
 from flowcore.model.running_pods import EvictionKind, RecentMove
-from flowcore.planning.evictions.rules.broken_rules import broken_rules
+from flowcore.planning.evictions.moves.lasting_rules import LastingRules
 
 EVICT, REPLACE, IGNORE = DuringExecution.EVICT, DuringExecution.REPLACE, DuringExecution.IGNORE
 TAINT = Taint("drain", "", "NoExecute")
@@ -201,4 +202,5 @@ def test_plans_for_drifted_clusters_can_be_carried_out(drawn: Any) -> None:
         after.append(runs(each.pod.key.partition("/")[2], each.node, each.pod.pod_class))
     then = cluster(nodes, after, governed_by)
     assert then.running is not None
-    assert not moved.keys() & {each.pod.key for each in broken_rules(then, then.running)}
+    rules = LastingRules(then, then.running, {})
+    assert not moved.keys() & {pod.key for pod in itertools.compress(rules.pods, rules.broken.tolist())}

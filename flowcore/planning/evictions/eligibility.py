@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode, ReschedulingReason
-from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
-from flowcore.planning.problem.placements.decisions import share_key
+from flowcore.model.policies import Policy, PreemptionMode
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.plan_key import Loss, PlanKey
 from flowcore.planning.problem.placements.plans import Plan
 
 #: The least important evictions of a node that are each tried as the first that a budget lets go.
@@ -55,9 +54,15 @@ def highest_preempting(pods: Iterable[PendingPod], policies: Mapping[str, Policy
 
 
 class Eligibility:
-    """Who may be preempted: strictly lower priority, budgets and gangs kept."""
+    """Who may be preempted: strictly lower priority, budgets and gangs kept.
+
+    Attributes:
+        kind: why they leave.
+        most_nodes: so many of the most promising nodes are looked at for a pod; 0: as far as one may be better.
+    """
 
     kind = EvictionKind.PREEMPTION
+    most_nodes = 0
 
     def __init__(self, state: Plan) -> None:
         self._state, self._residents = state, state.residents
@@ -159,6 +164,24 @@ class Eligibility:
             alone[gang] += 1
         return [each for number, each in enumerate(possible) if number in chosen]
 
+    def may_all_leave(self, members: Sequence[int], priority: int) -> bool:
+        """Whether residents that were chosen before may still leave together."""
+        needed = Counter(budget for member in members for budget in self._residents.pods[member].budgets)
+        within_budgets = all(self._state.budgets[name] >= count for name, count in needed.items())
+        return within_budgets and all(self.may_leave(member, priority) for member in members)
+
+    def rank(self, loss: Loss) -> PlanKey:
+        """What sets of different nodes are compared by."""
+        return PlanKey(victims=loss)
+
+    def decide(self, members: Sequence[int], pods: Sequence[PendingPod], demand: int, node: int) -> bool:
+        """Some leave, and pods of a demand come to a node in their place. Returns whether they do."""
+        for member in members:
+            self._state.let_leave(member, self.kind, [pod.key for pod in pods])
+        for pod in pods:
+            self._state.arrive(pod, demand, node)
+        return True
+
     def limits_of(self, resident: int) -> dict[str, int]:
         """How many more may leave that count for what a resident counts for: its budgets, what its gang can spare."""
         state, pod = self._state, self._residents.pods[resident]
@@ -173,180 +196,3 @@ class Eligibility:
         if gang is None or gang.whole:
             return 0
         return gang.running - self._state.leaving_by_gang[name] - gang.min_member
-
-
-class MoveEligibility:
-    """Who may be moved: what policies let go, within their limits."""
-
-    kind = EvictionKind.MIGRATION
-
-    def __init__(self, state: Plan, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
-        self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
-        self._recent: dict[tuple[str, str], int] = {}
-        #: ``_is_open`` by policy and namespace, and the changes of the state before that.
-        self._open: dict[tuple[str, str], bool] = {}
-        self._open_after = 0
-        #: Moves of the last hour by policy, and by policy and namespace.
-        self._last_hour: Counter[str | tuple[str, str]] = Counter()
-        for move in state.residents.running.moves:
-            self._count(move)
-
-    def _count(self, move: RecentMove) -> None:
-        self._last_hour.update((move.policy, (move.policy, move.namespace)))
-        if move.under_way:
-            for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
-                self._recent[key] = self._recent.get(key, 0) + 1
-
-    @cached_property
-    def _movable(self) -> Bools:
-        """bool[V]: residents that may be moved for waiting pods."""
-        return self._may_ever_move(ReschedulingReason.WAITING_PODS)
-
-    @property
-    def any(self) -> bool:
-        """Whether any policy moves pods for waiting ones."""
-        return any(
-            policy.rescheduling.moves_for(ReschedulingReason.WAITING_PODS, self._modes)
-            for policy in self._policies.values()
-        )
-
-    @property
-    def movable(self) -> Bools:
-        """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
-        return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
-
-    def most_moves(self, policy: str) -> int:
-        """How many moves a policy allows in a round at most."""
-        rescheduling = self._policies[policy].rescheduling
-        return max(0, min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[policy]))
-
-    def gaining(self, excluded: Collection[str] = ()) -> frozenset[str]:
-        """Names of the policies that move for gain; ``excluded``: other policies."""
-        return self._moving(ReschedulingReason.GAIN, excluded)
-
-    def _moving(self, reason: ReschedulingReason, excluded: Collection[str]) -> frozenset[str]:
-        return frozenset(
-            name
-            for name, policy in self._policies.items()
-            if policy.rescheduling.moves_for(reason, self._modes) and name not in excluded
-        )
-
-    def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that policies let go for a reason, whatever is decided; ``excluded``: other policies."""
-        residents = self._residents
-        moves = self._moving(reason, excluded)
-        if not moves:
-            return np.zeros(len(residents.pods), dtype=np.bool_)
-        # A pod that its kubelet has not started has not run, however long it waited for its node.
-        aged = {
-            name
-            for name in moves
-            if reason is ReschedulingReason.GAIN and self._policies[name].rescheduling.min_age > 0
-        }
-        may_move = [kind.policy in moves and not kind.immovable_reason for kind in residents.kind_list]
-        movable = residents.evictable & np.array(may_move, dtype=np.bool_)[residents.kinds]
-        movable[residents.running_count :] = False
-        if aged:
-            unaged = np.array([kind.policy not in aged for kind in residents.kind_list], dtype=np.bool_)
-            movable &= (residents.started > 0) | unaged[residents.kinds]
-        return movable
-
-    def mask(self, priority: int) -> Bools:
-        """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
-        movable: Bools = self._movable & (self._residents.priorities <= priority)
-        movable[list(self._state.leaving)] = False
-        return movable
-
-    def ever_gaining(self, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that policies let go for gain, those that leave too.
-
-        Args:
-            excluded: names of policies that move none for gain.
-        """
-        return self._may_ever_move(ReschedulingReason.GAIN, excluded)
-
-    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that may be moved for gain, but for budgets and limits; ``excluded``: as above."""
-        movable = self.ever_gaining(excluded)
-        movable[list(self._state.leaving)] = False
-        return movable
-
-    def may_move(self, resident: int, priority: int) -> bool:
-        """Whether a resident may be moved for a pod of a priority, within all limits."""
-        if not self._movable[resident] or self._residents.pods[resident].priority > priority:
-            return False
-        return self.may_be_evicted(resident) and self.within_limits(resident)
-
-    def may_leave_as_move(self, resident: int) -> bool:
-        """Whether a resident that leaves anyhow may be moved, within all limits."""
-        return bool(self._movable[resident]) and self.within_limits(resident)
-
-    def may_be_evicted(self, resident: int) -> bool:
-        """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
-        state, pod = self._state, self._residents.pods[resident]
-        return (
-            resident not in state.leaving
-            and bool(self._residents.evictable[resident])
-            and (not pod.budgets or all(state.budgets[budget] > 0 for budget in pod.budgets))
-        )
-
-    def within_limits(self, resident: int) -> bool:
-        """Whether the limits of its policy let one more pod like this leave."""
-        pod = self._residents.pods[resident]
-        policy = self._policies.get(pod.policy)
-        if policy is None or not self._is_open(resident, pod):
-            return False
-        limits = policy.rescheduling
-        return (
-            self._left(("node", pod.node), limits.per_node) > 0
-            and self._left(("owner", pod.owner), limits.per_owner) > 0
-        )
-
-    def _is_open(self, resident: int, pod: RunningPod) -> bool:
-        """Whether those limits let one more leave that the pods of its policy and namespace share."""
-        if self._open_after != self._state.changes:
-            self._open.clear()
-            self._open_after = self._state.changes
-        key = pod.policy, pod.namespace
-        is_open = self._open.get(key)
-        if is_open is None:
-            shared = (most for (what, _), most in self.limits(resident).items() if what not in ("node", "owner"))
-            is_open = self._open[key] = min(shared) > 0
-        return is_open
-
-    def limits(self, resident: int) -> dict[tuple[str, str], int]:
-        """How many more moves the policy of a resident allows, by what is counted (``Plan.moves``)."""
-        pod = self._residents.pods[resident]
-        rescheduling = self._policies[pod.policy].rescheduling
-        most = {
-            ("node", pod.node): rescheduling.per_node,
-            ("namespace", pod.namespace): rescheduling.per_namespace,
-            ("owner", pod.owner): rescheduling.per_owner,
-            ("policy", pod.policy): min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[pod.policy]),
-            share_key(pod): self._share(pod),
-        }
-        return {key: self._left(key, limit) for key, limit in most.items()}
-
-    def _left(self, key: tuple[str, str], limit: int) -> int:
-        return limit - self._state.moves.get(key, 0) - self._recent.get(key, 0)
-
-    def _share(self, pod: RunningPod) -> int:
-        """How many more moves of this hour the namespace of a pod may have under its policy.
-
-        Half of what the other namespaces have not had: else one of them could leave no moves for the others. All of it
-        where no other namespace has pods of the policy.
-        """
-        own = self._last_hour[pod.policy, pod.namespace]
-        left = self._policies[pod.policy].rescheduling.per_hour - (self._last_hour[pod.policy] - own)
-        if len(self._namespaces[pod.policy]) > 1:
-            left = -(-left // 2)  # one where one is left
-        return left - own
-
-    @cached_property
-    def _namespaces(self) -> dict[str, set[str]]:
-        """By policy, the namespaces of its running pods."""
-        residents, namespaces = self._residents, dict[str, set[str]]()
-        for number in np.unique(residents.kinds[: residents.running_count]).tolist():
-            kind = residents.kind_list[number]
-            namespaces.setdefault(kind.policy, set()).add(kind.signature.namespace)
-        return namespaces

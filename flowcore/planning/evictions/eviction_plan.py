@@ -16,10 +16,13 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
-from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
+from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
+from flowcore.planning.evictions.moves.gain_moves import GainMoves
+from flowcore.planning.evictions.moves.lasting_rules import LastingRules
+from flowcore.planning.evictions.moves.move_prices import move_prices
+from flowcore.planning.evictions.moves.movers import Movers
+from flowcore.planning.evictions.moves.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.order import (
     ArrivalOrder,
     first_rejected,
@@ -29,10 +32,6 @@ from flowcore.planning.evictions.order import (
 )
 from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.room_in_domains import place_group
-from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
-from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
-from flowcore.planning.evictions.rules.lasting_rules import LastingRules
-from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
@@ -75,11 +74,10 @@ def plan_evictions(
     running = problem.snapshot.running
     if running is None:
         return result
-    broken = broken_rules(result.after, running)
-    lasting = LastingRules(result.after, running, problem.policies)
-    if not (result.unplaced or broken or lasting.any_broken or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
+    rules = LastingRules(result.after, running, problem.policies)
+    if not (result.unplaced or rules.broken.any() or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
         return result
-    acting = _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT)
+    acting = _EvictionRound(problem, result, candidate, running, rules, _ACT)
     planned = acting.result()
     bounded = partial(_bounded, acting, problem, result, planned, candidate, relaxed)
     planned = problem.say("The bound of the cost", bounded, planned.bounded_by(0, ()))
@@ -87,7 +85,7 @@ def plan_evictions(
 
         def proposed() -> tuple[Eviction, ...]:
             modes = _ACT_OR_PROPOSE
-            return _moves(_EvictionRound(problem, result, candidate, running, broken, lasting, modes).result())
+            return _moves(_EvictionRound(problem, result, candidate, running, rules, modes).result())
 
         proposals: tuple[Eviction, ...] = ()
         proposals = problem.say("What policies propose", proposed, proposals)
@@ -137,19 +135,19 @@ class _EvictionRound:
         result: RoundResult,
         candidate: Candidate,
         running: RunningPods,
-        broken: Sequence[BrokenRule],
-        lasting: LastingRules,
+        rules: LastingRules,
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
+        self._problem, self._first, self._rules = problem, result, rules
         self._gains = _moves_for_gain(problem, modes)
         waiting = waiting_after(problem, result)
         restricted = restrict_to_gang_domains(problem, result)
         self._waiting, demands = affordable(problem, candidate, waiting, restricted)
         highest = max(map(self._highest, self._waiting), default=-(2**31))
-        self._dependents = Dependents(result.placements, result.after.pod_index.namespaces)
+        placed = [placement.pod.signature for placement in result.placements]
+        self._dependents = Dependents(placed, result.after.pod_index.namespaces)
         taken_back = revocable(problem, result, self._dependents, highest)
-        self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
+        self._is_small = is_small(problem, result, candidate, self._waiting) and not rules.broken.any()
         if self._is_small:
             taken = {each.pod.key for each in taken_back}
             kept = {each.pod.key for each in result.placements} - taken
@@ -166,18 +164,18 @@ class _EvictionRound:
         self._anew: set[str] = set()
         groups = [entry.group for entry in self._waiting if entry.needs_domain]
         self._tries = DomainTries.of(problem, groups, len(result.after.table.nodes) + len(residents.pods))
-        self._moves = MoveEligibility(self._state, problem.policies, modes)
+        self._movers = Movers(self._state, problem.policies, problem.models, problem.cache, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
             self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
         self._anyone = bool(self._waiting) and (
-            self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+            self._movers.any or self._reclaims is not None or bool((residents.priorities < highest).any())
         )
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
         groups: dict[str, Waiting] = {}
-        if self._broken or self._lasting.any_broken or self._anyone:
+        if self._rules.broken.any() or self._anyone:
             groups = self._place_waiting()
         elif not self._gains:
             return self._first
@@ -190,12 +188,8 @@ class _EvictionRound:
     def _place_waiting(self) -> dict[str, Waiting]:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         problem = self._problem
-        search = Search(
-            self._state, problem.policies, problem.cache, self._moves, lambda: self._lost_work, self._reclaims
-        )
-        costs = ReplacementCosts(self._state, problem.policies, problem.models, search.destinations, self._moves)
-        evict_for_rules(self._state, search.destinations, self._moves, self._broken, costs.of)
-        evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting, costs.of)
+        search = Search(self._state, problem.cache, self._movers, lambda: self._lost_work, self._reclaims)
+        evict_for_rules(self._state, self._movers, self._rules)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
@@ -213,18 +207,18 @@ class _EvictionRound:
         if len(preempts) == 1 and not any(waiting.needs_domain for waiting in decided):
             demands = [(demand, pods, waiting.group) for waiting in decided for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
-            placed = self._placed_before() if self._moves.any else []
+            placed = self._placed_before() if self._movers.any else []
             free = [each for each in placed if problem.demands[each[0]].takes_resources_only]
             search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
                     self._place(search, waiting)
-        self._settle(search, groups)
+        self._settle(groups)
         for decide_more in (self._try_again, self._place_revoked, self._fill, self._decide_and_fill):
             changes = self._state.changes
             decide_more(search)
             if self._state.changes > changes:
-                self._settle(search, groups)
+                self._settle(groups)
         search.find_replacements(self._holds)
         return groups
 
@@ -238,10 +232,8 @@ class _EvictionRound:
             if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
                 # No node that can never hold the pod: one that nothing helps would keep all of them.
                 kept |= demand.allowed & demand.could_be_held(problem.snapshot)
-        destinations = Destinations(state, problem.policies, problem.cache)
         placed = [placement.pod.signature for placement in self._first.placements]
-        gains = GainMoves(state, problem.policies, problem.models, self._moves, destinations, placed)
-        gains.decide(kept, self._holds)
+        GainMoves(state, problem.policies, self._movers, placed).decide(kept, self._holds)
         problem.charge(())
 
     def bound(self, before: Snapshot | None, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
@@ -253,12 +245,9 @@ class _EvictionRound:
             is_short: whether pods wait although others leave.
         """
         pods = self._state.residents.pods
-        breaking = {rule.pod.key for rule in self._broken}
-        if self._lasting.any_broken:
-            # One that leaves may break a rule of another.
-            breaking |= {pod.key for pod in self._lasting.pods}
+        breaking = {pod.key for pod in itertools.compress(self._rules.pods, self._rules.may_break.tolist())}
         breaks = np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        room = resident_room(self._problem, before, self._state, self._moves, self._reclaims, breaks)
+        room = resident_room(self._problem, before, self._state, self._movers, self._reclaims, breaks)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
@@ -294,7 +283,7 @@ class _EvictionRound:
         for waiting in level:
             self._place(search, waiting)
             self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
-        others_leave = self._moves.any or self._reclaims is not None
+        others_leave = self._movers.any or self._reclaims is not None
         is_simple = (
             is_last
             and not others_leave
@@ -322,8 +311,7 @@ class _EvictionRound:
     def _lost_work(self) -> Int64s:
         """int64[V]: what is lost when a resident leaves; nothing by a placement that is taken back."""
         residents, problem = self._state.residents, self._problem
-        numbers = np.arange(len(residents.pods))
-        prices = prices_of_leaving(residents, numbers, problem.policies, problem.snapshot)
+        prices = move_prices(residents.pods, residents.usage, problem.policies, problem.snapshot)
         prices[residents.running_count :] = 0
         return prices
 
@@ -442,10 +430,10 @@ class _EvictionRound:
         if self._is_small and self._decide_together(search):
             self._fill(search)
 
-    def _settle(self, search: Search, groups: Mapping[str, Waiting]) -> None:
+    def _settle(self, groups: Mapping[str, Waiting]) -> None:
         """Nobody comes whom rules keep out after all, and nobody leaves who need not."""
         self._judge_dependents_again()
-        order = self._drop_what_breaks_rules(search, groups)
+        order = self._drop_what_breaks_rules(groups)
         if self._revoked:  # one that stays may keep out who could come at once
             take_back(self._state, self._passes_all)
         else:
@@ -462,7 +450,7 @@ class _EvictionRound:
             asked.update(revoked)
             for resident in revoked:
                 for rule in self._dependents.rules(residents.pods[resident].signature):
-                    for placement in self._dependents.by_rule[rule]:
+                    for placement in (self._first.placements[place] for place in self._dependents.by_rule[rule]):
                         number = self._resident_of[placement.pod.key]
                         gang = residents.by_gang.get(residents.pods[number].gang, (number,))
                         for member in [each for each in gang if each not in state.leaving]:
@@ -505,7 +493,7 @@ class _EvictionRound:
 
     # --- verification ---
 
-    def _drop_what_breaks_rules(self, search: Search, groups: Mapping[str, Waiting]) -> ArrivalOrder:
+    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> ArrivalOrder:
         """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later.
 
         And pods for which others move that a filter rejects where they go: what they need near has moved since.
@@ -513,11 +501,7 @@ class _EvictionRound:
         state = self._state
         order = order_arrivals(state)
         while True:
-            arrival = (
-                first_rejected(state, order)
-                or self._first_without_place(search.destinations)
-                or self._first_without_gang()
-            )
+            arrival = first_rejected(state, order) or self._first_without_place() or self._first_without_gang()
             if arrival is None:
                 return order
             waiting = groups.get(arrival.pod.key)
@@ -525,7 +509,7 @@ class _EvictionRound:
             state.drop_arrivals({pod.key for pod in pods})
             order = order_arrivals(state)
 
-    def _first_without_place(self, destinations: Destinations) -> Arrival | None:
+    def _first_without_place(self) -> Arrival | None:
         """The first arrival for which a pod moves that its next node rejects, as all of the plan is now; None: none."""
         state = self._state
         arrivals = {arrival.pod.key: arrival for arrival in state.arrivals}
@@ -533,7 +517,7 @@ class _EvictionRound:
             waiting = next((arrivals[key] for key in leaving.for_pods if key in arrivals), None)
             if waiting is None or leaving.kind is not EvictionKind.MIGRATION or leaving.to < 0:
                 continue
-            if not len(destinations.passing(resident, np.array([leaving.to], dtype=np.int64))):
+            if not len(self._movers.destinations.passing(resident, np.array([leaving.to], dtype=np.int64))):
                 return waiting
         return None
 

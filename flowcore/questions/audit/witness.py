@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
-from flowcore.model.usage import MAX_FUTURE
-from flowcore.planning.evictions.gains.move_prices import move_prices
-from flowcore.planning.problem.demands.demands import node_totals
+from flowcore.planning.evictions.moves.move_prices import move_prices, seconds_run
 from flowcore.planning.round import Eviction, RoundResult
 from flowcore.questions.audit.finding import StepAction, WitnessStep
 
@@ -36,7 +34,7 @@ def leaving_steps(evictions: Sequence[Eviction], begun: Snapshot, policies: Mapp
     """The steps of those that leave, in their order."""
     prices = prices_of([each.pod for each in evictions], begun, policies)
     return [
-        _leaves(eviction, price, lost_seconds(eviction.pod, begun.now))
+        _leaves(eviction, price, int(seconds_run(eviction.pod, begun.now)))
         for eviction, price in zip(evictions, prices, strict=True)
     ]
 
@@ -52,19 +50,9 @@ def prices_of(pods: Sequence[RunningPod], begun: Snapshot, policies: Mapping[str
     """What it costs that each of these pods leaves its node (``move_prices``)."""
     if not pods:
         return []
-    everything, offering = node_totals(begun)
-    tenths = np.array([10 * (begun.vector(pod.usage) * (offering / everything)).max() for pod in pods])
-    governing = {pod.policy: policies.get(pod.policy, BUILT_IN) for pod in pods}
-    prices: list[int] = move_prices(pods, tenths, governing, begun.now).tolist()
+    usage = np.array([begun.vector(pod.usage) for pod in pods])
+    prices: list[int] = move_prices(pods, usage, policies, begun).tolist()
     return prices
-
-
-def lost_seconds(pod: RunningPod, now: float) -> int:
-    """Seconds since its start or its last checkpoint; 0 where it has not started, or where that is not known."""
-    if not pod.started:
-        return 0
-    saved = pod.checkpointed if pod.checkpointed <= now + MAX_FUTURE else 0.0
-    return max(0, int(now - max(pod.started, saved)))
 
 
 def _placed(result: RoundResult, *, at_once: bool) -> Iterator[WitnessStep]:

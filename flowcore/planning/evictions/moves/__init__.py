@@ -1,5 +1,1 @@
-"""Moves for waiting pods: others leave a node for places that are free."""
-
-from flowcore.planning.evictions.moves.move_search import MoveSearch
-
-__all__ = ["MoveSearch"]
+"""Who leaves a node and comes to another one: for waiting pods, for a rule that broke, for gain."""

@@ -1,33 +1,35 @@
-"""Placements that may have their node only because others of the round are where they are.
+"""Pods that may have their node only because others are where they are.
 
 Required affinity wants them near, and spread counts them. All other rules only forbid: they hold without others too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
 from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.selectors import Labels
-from flowcore.planning.problem.result import Placement
 
 
 class Dependents:
-    """Finds the placements of a plan that may need a pod.
+    """Finds those of some pods that may need another one.
 
     Attributes:
-        by_rule: by number of the rule, the placements that have it.
+        by_rule: by number of the rule, which of the pods have it.
     """
 
-    def __init__(self, placements: Sequence[Placement], namespaces: Mapping[str, Labels]) -> None:
-        """``namespaces``: labels of the namespaces that are known."""
+    def __init__(self, signatures: Iterable[PodSignature], namespaces: Mapping[str, Labels]) -> None:
+        """``signatures``: of the pods; ``namespaces``: labels of those that are known."""
         self._namespaces = namespaces
-        needing: dict[AffinityMatch | SpreadMatch, list[Placement]] = {}
-        for placement in placements:
-            for match in _needed(placement.pod.signature):
-                needing.setdefault(match, []).append(placement)
-        self.by_rule: tuple[Sequence[Placement], ...] = tuple(needing.values())
+        needing: dict[AffinityMatch | SpreadMatch, list[int]] = {}
+        keys_of: dict[AffinityMatch | SpreadMatch, set[str]] = {}
+        for number, signature in enumerate(signatures):
+            for match, keys in _needed(signature):
+                needing.setdefault(match, []).append(number)
+                keys_of.setdefault(match, set()).update(keys)
+        self._keys = tuple(keys_of.values())
+        self.by_rule: tuple[Sequence[int], ...] = tuple(needing.values())
         self._numbers = {match: number for number, match in enumerate(needing)}
         self._index: ScopedIndex[AffinityMatch | SpreadMatch] = ScopedIndex()
         for match in needing:
@@ -47,11 +49,16 @@ class Dependents:
             )
         return self._known[signature]
 
+    def topology_keys(self, signature: PodSignature) -> set[str]:
+        """Labels of the domains in which rules count pods of this signature."""
+        return {key for rule in self.rules(signature) for key in self._keys[rule]}
 
-def _needed(signature: PodSignature) -> Iterator[AffinityMatch | SpreadMatch]:
+
+def _needed(signature: PodSignature) -> Iterator[tuple[AffinityMatch | SpreadMatch, list[str]]]:
+    """The pods that rules count, and the topology keys by which they do."""
     constraints = signature.constraints
     if constraints is not None:
         if constraints.affinity:
-            yield AffinityMatch(constraints.affinity)
+            yield AffinityMatch(constraints.affinity), [term.topology_key for term in constraints.affinity]
         for spread in constraints.spread:
-            yield SpreadMatch(signature.namespace, spread.selector)
+            yield SpreadMatch(signature.namespace, spread.selector), [spread.topology_key]

@@ -37,6 +37,7 @@ def revocable(problem: Problem, result: RoundResult, dependents: Dependents, pri
 
     bound = {group.name for group in problem.atomic_groups.all if any(gang.partially_placed for gang in group.gangs)}
     chosen = [each for each in result.placements if each.pod.key in below and each.pod.victim is None]
+    by_rule = [[result.placements[number] for number in numbers] for numbers in dependents.by_rule]
     while True:
         keys = {placement.pod.key for placement in chosen}
         bound |= {name for name, members in gangs.items() if any(each.pod.key not in keys for each in members)}
@@ -45,7 +46,7 @@ def revocable(problem: Problem, result: RoundResult, dependents: Dependents, pri
             max(map(level, needing))
             if len(needing) <= _MOST_DEPENDENTS and all(each.pod.key in keys for each in needing)
             else np.inf
-            for needing in dependents.by_rule
+            for needing in by_rule
         ]
         kept = [
             placement

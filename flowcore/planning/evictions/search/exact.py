@@ -13,9 +13,9 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
+from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.search.program import (
     EvictionProgram,
     EvictionSolution,
@@ -89,15 +89,14 @@ class ExactSearch:
         self,
         state: Plan,
         eligibility: Eligibility,
-        moves: MoveEligibility,
-        destinations: Destinations,
+        moves: Movers,
         seed: int,
         *,
         preempts: bool,
     ) -> None:
         """``preempts``: whether the waiting pods may."""
         self._state, self._eligibility, self._moves = state, eligibility, moves
-        self._destinations, self._seed, self._preempts = destinations, seed, preempts
+        self._seed, self._preempts = seed, preempts
 
     def improve(
         self,
@@ -170,7 +169,7 @@ class ExactSearch:
                 moved = (
                     self._moves.any
                     and self._moves.may_move(resident, priority)
-                    and self._destinations.allowed(resident)[0]
+                    and self._moves.destinations.allowed(resident)[0]
                 )
                 if evicted or moved:
                     abilities[resident] = evicted, moved
@@ -227,7 +226,7 @@ class ExactSearch:
             )
             for demand, worth in zip(candidates, worths.tolist(), strict=True)
         ]
-        destinations: list[Bools] = [self._destinations.allowed(resident)[1][place] for resident in examples]
+        destinations: list[Bools] = [self._moves.destinations.allowed(resident)[1][place] for resident in examples]
         free, free_now = state.free[place], state.free_now(place)
         for resident in placed:
             row = nodes.index(int(residents.nodes[resident]))

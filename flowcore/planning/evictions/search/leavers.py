@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
-from flowcore.planning.evictions.eligibility import MoveEligibility, highest_preempting
+from flowcore.planning.evictions.eligibility import highest_preempting
+from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom
@@ -57,7 +58,7 @@ def resident_room(
     problem: Problem,
     before: Snapshot | None,
     state: Plan,
-    moves: MoveEligibility,
+    moves: Movers,
     reclaims: ReclaimEligibility | None,
     breaking: Bools,
 ) -> ResidentRoom:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.planning.evictions.eligibility import MoveEligibility
+from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.placements.residents import Residents
@@ -23,7 +23,7 @@ def limits_of_leaving(
     limited: Bools,
     only_reclaimed: Bools,
     only_moved: Bools,
-    moves: MoveEligibility,
+    moves: Movers,
     reclaims: ReclaimEligibility | None,
     comers: Iterable[PendingPod],
 ) -> list[LeavingLimit]:

@@ -13,7 +13,7 @@ from flowcore.planning.evictions.eligibility import Eligibility, PossibleEvictio
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims, here_of
-from flowcore.planning.plan_key import Loss
+from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -49,17 +49,19 @@ class NodeSearch:
         self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
         looked_at = None if nodes is None else self._possible
         self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work, looked_at)
-        #: Whether moves may make room for its next pod.
-        self.moves_help = True
-        self._ladders = ladders
+        self._ladders, self._nodes = ladders, nodes
+        #: The same for pods that limits of queues keep out, and where others move for them; None: not asked for yet.
         self._beyond_limits: NodeSearch | None = None
-        self._heap: list[tuple[Loss, int, int, Victims]] = []
+        self._moving: NodeSearch | None = None
+        self._heap: list[tuple[PlanKey, int, int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()
         self._looked_at: set[int] = set()
         #: Nodes that were not looked at yet, and the place among them; None: not computed.
         self._bounds: Bounds | None = None
         self._next = self._ties = 0
+        #: How many sets were chosen so far.
+        self._chosen = 0
         #: Decisions so far, where each concerns all nodes; and how many there were when all nodes were looked at again.
         self._decisions = self._judged_at = 0
 
@@ -106,10 +108,18 @@ class NodeSearch:
             )
         return self._beyond_limits
 
+    @property
+    def moving(self) -> NodeSearch:
+        """The same where others move for the pods: they lose no work."""
+        if self._moving is None:
+            self._moving = NodeSearch(self._state, self.number, self.fit_check, self._ladders, self._nodes)
+        return self._moving
+
     def changed(self, nodes: Collection[int]) -> None:
         """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
-        if self._beyond_limits is not None:
-            self._beyond_limits.changed(nodes)
+        for search in (self._beyond_limits, self._moving):
+            if search is not None:
+                search.changed(nodes)
         if self.fit_check.by_node:
             for node in nodes:
                 self._version[node] = self._version.get(node, 0) + 1
@@ -129,7 +139,7 @@ class NodeSearch:
                 self._push(eligibility, node, count)
         self._stale.clear()
         while True:
-            if self._should_look_further(count):
+            if self._should_look_further(eligibility, count):
                 node = int(self._bounds.nodes[self._next])
                 self._next += 1
                 self._looked_at.add(node)
@@ -142,7 +152,10 @@ class NodeSearch:
             *_, version, victims = heapq.heappop(self._heap)
             if self.fit_check.by_node and version != self._version_of(victims.node):
                 continue
-            if version == self._version_of(victims.node) and victims.count <= count and self._holds(victims):
+            is_known = version == self._version_of(victims.node) and victims.count <= count
+            within_limits = is_known and self.fit_check.limits.allow(victims.members, victims.count)
+            if within_limits and eligibility.may_all_leave(victims.members, self.priority):
+                self._chosen += 1
                 return victims
             self._push(eligibility, victims.node, count)
 
@@ -158,15 +171,18 @@ class NodeSearch:
             self._push(eligibility, node, count)
         return True
 
-    def _should_look_further(self, count: int) -> bool:
+    def _should_look_further(self, eligibility: Eligibility, count: int) -> bool:
         """Whether the next node may be better than the best so far, with victims shared by ``count`` pods."""
         bounds = self._bounds
         if bounds is None or self._next >= len(bounds.nodes):
             return False
+        if eligibility.most_nodes:
+            fewer = self._heap and bounds.count[self._next] < self._heap[0][0].moves
+            return bool(fewer) or self._next < eligibility.most_nodes + self._chosen
         if not self._heap:
             self._ties = 0
             return True
-        known = self._heap[0][0][:2]
+        known = self._heap[0][0].victims[:2]
         bound = (float(bounds.priority[self._next]), float(bounds.total[self._next]) / count)
         if bound[0] < known[0]:
             return True  # pods of lower priorities may suffice there
@@ -175,17 +191,6 @@ class NodeSearch:
         self._ties += 1
         filtered_ties = max(_MIN_FILTERED_TIES, len(self._state.free) // _FILTERED_TIES_OF_NODES)
         return self._ties <= (_MAX_TIES if self.fit_check.by_node else filtered_ties)
-
-    def _holds(self, victims: Victims) -> bool:
-        state = self._state
-        needed: dict[str, int] = {}
-        for member in victims.members:
-            if member in state.leaving:
-                return False
-            for budget in state.residents.pods[member].budgets:
-                needed[budget] = needed.get(budget, 0) + 1
-        within_budgets = all(state.budgets[budget] >= number for budget, number in needed.items())
-        return within_budgets and self.fit_check.limits.allow(victims.members, victims.count)
 
     def _push(self, eligibility: Eligibility, node: int, count: int) -> None:
         residents = self._state.residents
@@ -203,7 +208,7 @@ class NodeSearch:
                 if shared is not None:
                     options.append(shared)
         best = min(options)
-        heapq.heappush(self._heap, (best.loss, node, self._version_of(node), best))
+        heapq.heappush(self._heap, (eligibility.rank(best.loss), node, self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
         """How many pods fit on a node if all pods of a choice leave, ``count`` at most."""

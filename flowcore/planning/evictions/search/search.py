@@ -7,18 +7,17 @@ a demand share victims: what counts is the victims for each pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
-from flowcore.model.policies import Policy, VictimOrder
+from flowcore.model.policies import VictimOrder
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
+from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, LimitFit, ResourceFit, is_plain
-from flowcore.planning.evictions.moves import MoveSearch
+from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
@@ -32,6 +31,8 @@ from flowcore.planning.problem.placements.residents import loss_of
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.verdicts import VerdictCache
 
+#: Sets of pods whose moves are really tried for one pod.
+_MOST_SETS = 64
 #: Nodes of a demand that an integer program may use.
 _MOST_NODES = 64
 #: Atomic groups of a round that an integer program decides again, with their domains: some tenths of a second each.
@@ -49,15 +50,13 @@ class Search:
 
     Attributes:
         eligibility: who may be preempted.
-        destinations: finds nodes for those that leave.
     """
 
     def __init__(
         self,
         state: Plan,
-        policies: Mapping[str, Policy],
         cache: VerdictCache,
-        moves: MoveEligibility,
+        movers: Movers,
         lost_work: Callable[[], Int64s],
         reclaims: ReclaimEligibility | None = None,
     ) -> None:
@@ -67,12 +66,10 @@ class Search:
             lost_work: gives int64[V], what is lost when a resident leaves; asked where a policy counts that.
             reclaims: None: there are no queues.
         """
-        self._state, self._cache, self._moves = state, cache, moves
+        self._state, self._cache, self._movers = state, cache, movers
         self.eligibility, self._reclaims, self._lost_work = Eligibility(state), reclaims, lost_work
         self._ladders = Ladders(state.residents)
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
-        self.destinations = Destinations(state, policies, cache)
-        self._move_search = MoveSearch(state, moves, self.destinations)
         self._programs_left = _MOST_PROGRAMS
         #: By priority, and whether pods are evicted: what ``emptied`` said after so many changes.
         self._emptied: dict[tuple[int, bool], Int64s] = {}
@@ -108,7 +105,7 @@ class Search:
         Args:
             preempts: whether pods may be evicted for it; if not, pods are only moved.
         """
-        may_leave = self._moves.mask(priority)
+        may_leave = self._movers.let_go(priority)
         if preempts:
             may_leave |= self.eligibility.mask(priority)
             if self._reclaims is not None:
@@ -184,29 +181,37 @@ class Search:
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
-        if self._moves.any and this.moves_help:
-            if self._move_search.place(this, pods[0]):
-                return 1
-            this.moves_help = False  # room for the moved only becomes less
-        if not preempts:
-            return 0
-        eligibility = self.eligibility
-        victims = this.best(eligibility, most)
-        if victims is None and self._reclaims is not None:
-            eligibility = self._reclaims
-            victims = self._reclaims.best(this, pods[0])
-        if victims is None:
-            return 0
-        self._take(this, victims, pods[: victims.count], eligibility.kind)
-        return victims.count
+        for eligibility, victims in self._ways(this, pods[:most], preempts=preempts):
+            if self._take(this, victims, pods[: victims.count], eligibility):
+                return victims.count
+        return 0
 
-    def _take(self, this: NodeSearch, victims: Victims, pods: Sequence[PendingPod], kind: EvictionKind) -> None:
-        """Victims leave, and pods come to their node."""
-        for resident in victims.members:
-            self._state.let_leave(resident, kind, [pod.key for pod in pods])
-        for pod in pods:
-            self._state.arrive(pod, this.number, victims.node)
-        this.changed({victims.node, *self._nodes_of(victims.members)})
+    def _ways(
+        self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool
+    ) -> Iterator[tuple[Eligibility, Victims]]:
+        """Who may leave for the first pods, the best first: those that are moved, then victims."""
+        if self._movers.begin(pods[0]):
+            for _ in range(_MOST_SETS):
+                victims = this.moving.best(self._movers, 1)
+                if victims is None:
+                    break
+                yield self._movers, victims
+                this.moving.changed({victims.node})
+        if preempts and (victims := this.best(self.eligibility, len(pods))) is not None:
+            yield self.eligibility, victims
+        elif preempts and self._reclaims is not None:
+            victims = self._reclaims.best(this, pods[0])
+            if victims is not None:
+                yield self._reclaims, victims
+
+    def _take(self, this: NodeSearch, victims: Victims, pods: Sequence[PendingPod], eligibility: Eligibility) -> bool:
+        """Some leave, and pods come to their node. Returns whether they do."""
+        before = len(self._state.leaving)
+        if not eligibility.decide(victims.members, pods, this.number, victims.node):
+            return False
+        to = {leaving.to for leaving in list(self._state.leaving.values())[before:]} - {-1}
+        this.changed({victims.node, *to, *self._nodes_of(victims.members)})
+        return True
 
     # --- limits of queues ---
 
@@ -243,8 +248,7 @@ class Search:
                 state.roll_back(checkpoint)
                 this.changed(self._nodes_of(left))
             if on_a_node is not None:
-                self._take(this, on_a_node, [pod], eligibility.kind)
-                return 1
+                return int(self._take(this, on_a_node, [pod], eligibility))
         return 0
 
     def _place_after(self, this: NodeSearch, pod: PendingPod, eligibility: Eligibility, concerned: Bools) -> bool:
@@ -336,9 +340,9 @@ class Search:
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
         # Pods of a group that come one after the other are rolled back: nothing is decided, though it may have room.
         may_gain = preempts and not one_pod and (state.changed or self._any_group_may_fit(demands, priority))
-        if not (self._moves.any or may_gain):
+        if not (self._movers.any or may_gain):
             return
-        may_leave = self._moves.mask(priority)
+        may_leave = self._movers.let_go(priority)
         if preempts:
             may_leave |= self.eligibility.mask(priority)
         candidates = []
@@ -354,7 +358,7 @@ class Search:
             pods, residents = tuple(pod for pod, _ in alike), tuple(resident for _, resident in alike)
             nodes = np.nonzero(fit_check.possible)[0].tolist()
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
-        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
+        exact = ExactSearch(state, self.eligibility, self._movers, seed, preempts=preempts)
         self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority))
 
     def _any_group_may_fit(self, demands: Sequence[tuple[int, Sequence[PendingPod], int]], priority: int) -> bool:
@@ -409,7 +413,7 @@ class Search:
                 # Those of the chosen domains come first: others have a place in the program where it has room for them.
                 best = node_search.bounds(may_leave, nodes).nodes[:_MOST_NODES].tolist() + best
             candidates.append(Candidates(demand, tuple(pods), group, check, tuple(dict.fromkeys(best))))
-        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=True)
+        exact = ExactSearch(state, self.eligibility, self._movers, seed, preempts=True)
         self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority, gangs))
 
     def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
@@ -455,7 +459,7 @@ class Search:
             pod = residents.pods[resident]
             if leaving.to >= 0 or not residents.is_running(resident) or not pod.owner or pod.gang:
                 continue
-            is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(resident)
+            is_move = leaving.kind is EvictionKind.PREEMPTION and self._movers.may_go_instead(resident)
             checkpoint = state.checkpoint()
-            if not (self.destinations.reserve(resident, is_move=is_move) and holds()):
+            if not (self._movers.destinations.reserve(resident, is_move=is_move) and holds()):
                 state.roll_back(checkpoint)

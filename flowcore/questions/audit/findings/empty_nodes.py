@@ -12,6 +12,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.model.amount_text import counted
 from flowcore.model.running_pods import RunningPod
+from flowcore.planning.evictions.moves.move_prices import seconds_run
 from flowcore.planning.round import run_round
 from flowcore.questions.audit.audited_cluster import AuditedCluster
 from flowcore.questions.audit.counted_room import CountedRoom, RoomPrices
@@ -19,7 +20,7 @@ from flowcore.questions.audit.finding import PARTS, AuditFinding, FindingKind, P
 from flowcore.questions.audit.findings.consolidation import Consolidation, PodMove, in_legal_order
 from flowcore.questions.audit.findings.fewest_nodes import FewestNodes, fewest_nodes
 from flowcore.questions.audit.sentences import do, plan_words
-from flowcore.questions.audit.witness import lost_seconds, prices_of
+from flowcore.questions.audit.witness import prices_of
 
 
 def empty_nodes(cluster: AuditedCluster) -> tuple[AuditFinding, list[WitnessStep]]:
@@ -175,7 +176,7 @@ def _confirmed(
             names[move.target],
             move.pod.node,
             price,
-            lost_seconds(move.pod, begun.now),
+            int(seconds_run(move.pod, begun.now)),
         )
         for move, price in zip(moves, prices, strict=True)
     ]

@@ -113,6 +113,7 @@ class RunningEntry(msgspec.Struct, array_like=True):
     queue: str
     during_execution: DuringExecution
     checkpointed: float = 0.0
+    finite: bool = False
 
 
 _CLASS_AT, _SIGNATURE_AT = (RunningEntry.__struct_fields__.index(name) for name in ("pod_class", "signature"))

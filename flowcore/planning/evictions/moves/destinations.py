@@ -12,13 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.node_matching import seconds_before_eviction
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
+from flowcore.costs import CostModel
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import AffinityMatch, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.fit_checks import is_plain
+from flowcore.planning.evictions.moves.running_costs import RunningCosts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
@@ -52,13 +55,23 @@ class Destinations:
     """Finds nodes for replacements; it follows the state.
 
     After a decision only the nodes are looked at again whose room has changed.
+
+    Attributes:
+        costs: what nodes cost a pod whose policy moves for gain.
     """
 
-    def __init__(self, state: Plan, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
-        self._state, self._policies, self._cache = state, policies, cache
+    def __init__(
+        self,
+        state: Plan,
+        policies: Mapping[str, Policy],
+        models: Mapping[str, CostModel],
+        cache: VerdictCache,
+        gaining: Bools,
+    ) -> None:
+        """``gaining``: bool[V], residents that policies let go for gain."""
+        self._state, self._policies, self._cache, self._gaining = state, policies, cache, gaining
+        self.costs = RunningCosts(state, policies, models, gaining, self.allowed)
         self._services = state.before.pod_index.services
-        #: With all that leave: their rules hold until they have left, and replacements come before.
-        self._with_leavers = state.snapshot(leavers_stay=True)
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
         #: Of a waiting pod's signature and another one: whether it wants no such pods near it.
@@ -84,17 +97,17 @@ class Destinations:
         self._node_with_room_after = state.changes
         asked = np.zeros(len(amounts), dtype=np.bool_)
         asked[residents.sizes[among]] = True
-        fits = (nodes >= 0) & _enough(state.free_now(np.maximum(nodes, 0)), amounts)
+        fits = (nodes >= 0) & enough(state.free_now(np.maximum(nodes, 0)), amounts)
         lacking = np.nonzero(asked & ~fits)[0]
         if len(lacking):
             every, spare = np.arange(len(state.free)), self._room_to_spare()
             # Moves take the nodes with the least room to spare: the one with the most stays an answer for long.
             roomiest = int(spare.argmax())
-            suffices = _enough(state.free_now(roomiest), amounts[lacking])
+            suffices = enough(state.free_now(roomiest), amounts[lacking])
             for size in lacking[~suffices].tolist():
                 # Where no node had so much room, one has only if its room has changed.
                 candidates = changed if nodes[size] == _NO_NODE else every
-                fitting = candidates[_enough(state.free_now(candidates), amounts[size])]
+                fitting = candidates[enough(state.free_now(candidates), amounts[size])]
                 nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
             nodes[lacking[suffices]] = roomiest
         # What is not asked for now is looked at anew when it is.
@@ -102,14 +115,15 @@ class Destinations:
         may_fit: Bools = among & (nodes >= 0)[residents.sizes]
         return may_fit
 
-    def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
+    def find(self, resident: int, among: Bools | None = None, costs: Int64s | None = None) -> int:
         """The node that takes a resident's replacement, with the least room to spare or the cheapest; -1: none.
 
         Args:
-            avoid: bool[N], nodes that it must not go to beside its own; None: none.
+            among: bool[N], nodes that it may go to beside its own; None: all.
             costs: int64[N], of the nodes; None: room decides.
         """
-        nodes = np.nonzero(self.usable(resident, avoid))[0]
+        usable = self.usable(resident)
+        nodes = np.nonzero(usable if among is None else usable & among)[0]
         if not len(nodes):
             return -1
         worth = self._room_to_spare()[nodes] if costs is None else costs[nodes]
@@ -131,10 +145,9 @@ class Destinations:
             self._found[key] = self.find(resident) >= 0
         return self._found[key]
 
-    def usable(self, resident: int, avoid: Bools | None = None) -> Bools:
-        """bool[N]: other nodes that may take a resident's replacement and have room for it now; ``avoid``: as above."""
-        known = self._replacements_of(resident).usable
-        usable: Bools = known.copy() if avoid is None else known & ~avoid
+    def usable(self, resident: int) -> Bools:
+        """bool[N]: other nodes that may take a resident's replacement and have room for it now."""
+        usable: Bools = self._replacements_of(resident).usable.copy()
         usable[self._state.residents.nodes[resident]] = False
         return usable
 
@@ -178,13 +191,14 @@ class Destinations:
         known = self._known.get(key)
         if known is None:
             snapshot = self._state.snapshot()
-            plain = all(is_plain(pod.pod_class, signature, each) for each in (self._with_leavers, snapshot))
+            # The rules of those that leave hold until they have left, and replacements come before.
+            plain = all(is_plain(pod.pod_class, signature, each) for each in (self._state.before, snapshot))
             allowed = (
                 round_invariant_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
                 if plain
                 else static_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
             )
-            known = self._known[key] = plain, allowed
+            known = self._known[key] = plain, allowed & ~evicting_nodes(pod.pod_class, snapshot.table)
         plain, allowed = known
         return plain and not self._is_kept_off(signature), allowed
 
@@ -200,10 +214,22 @@ class Destinations:
                 )
         return any(self._kept_off[ruled, signature] for ruled in arrived)
 
-    def reserve(self, resident: int, *, is_move: bool) -> bool:
-        """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
+    def reserve(self, resident: int, *, is_move: bool, best: Bools | None = None) -> bool:
+        """Reserves room for the replacement of a pod that leaves, and returns whether there was any.
+
+        Who leaves for others takes the node with the least room to spare. Who leaves for its own sake goes to the
+        cheapest node if its policy moves pods for gain: from another one it would leave again.
+
+        Args:
+            best: bool[N], nodes that it goes to rather than to others.
+        """
         pod, limits = self._state.residents.pods[resident], self._state.limits
-        node = self.find(resident) if limits.allows(pod.queue, limits.of_running(pod.usage)) else -1
+        if not limits.allows(pod.queue, limits.of_running(pod.usage)):
+            return False
+        alone = not self._state.leaving[resident].for_pods and bool(self._gaining[resident])
+        costs = self.costs.of(resident) if alone else None
+        node = -1 if best is None else self.find(resident, best, costs)
+        node = self.find(resident, None, costs) if node < 0 else node
         if node >= 0:
             self._state.reserve_replacement(resident, node, is_move=is_move)
         return node >= 0
@@ -226,7 +252,7 @@ class Destinations:
             alike.plain, _ = self.allowed(resident)
             nodes = state.changed_since(alike.changes)
             room = np.minimum(state.free_now(nodes), state.free[nodes])
-            usable = alike.allowed[nodes] & _enough(room, alike.usage)
+            usable = alike.allowed[nodes] & enough(room, alike.usage)
             alike.count += int(np.count_nonzero(usable)) - int(np.count_nonzero(alike.usable[nodes]))
             alike.usable[nodes] = usable
             alike.changes = state.changes
@@ -241,7 +267,14 @@ class Destinations:
         return self._spare
 
 
-def _enough(room: Int64s, usage: Int64s) -> Bools:
+def evicting_nodes(pod_class: PodClass, table: NodeTable) -> Bools:
+    """bool[N]: nodes with a taint that would evict a pod again, now or later."""
+    if not table.taint_sets:
+        return np.zeros(len(table.nodes), dtype=np.bool_)
+    evicting = [seconds_before_eviction(pod_class.tolerations, taints) is not None for taints in table.taint_sets]
+    return np.array(evicting, dtype=np.bool_)[table.taint_codes]
+
+
+def enough(room: Int64s, usage: Int64s) -> Bools:
     """bool[N]: whether rooms, int64[N, R], have a usage, int64[R], or int64[N, R] one each."""
-    enough: Bools = ((room >= usage) | (usage == 0)).all(axis=1)
-    return enough
+    return np.asarray(((room >= usage) | (usage == 0)).all(axis=1))

@@ -1,0 +1,232 @@
+"""The search for moves for gain: the best one first, and what is left is judged anew after each.
+
+A pod's gain is what its node costs now less what the other node costs then: the costs are those of a waiting pod of its
+policy, in the cluster without it. So the way back would gain as much less than nothing.
+
+Most rounds end with the first look: for each kind of pod the cheapest node that has room, and no pod whose home is
+dearer than that by the price of its move and the margin of its policy.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Load
+from flowcore.model.constraint_limits import all_or_none
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import Policy
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.moves.destinations import enough
+from flowcore.planning.evictions.moves.move_prices import move_prices
+from flowcore.planning.evictions.moves.movers import Movers
+from flowcore.planning.evictions.moves.running_costs import MovableKind
+from flowcore.planning.evictions.revocation.dependents import Dependents
+from flowcore.planning.problem.placements.plans import Plan
+
+#: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
+_MOST_LOOKS = 128
+
+
+@dataclass(slots=True)
+class _Offer:
+    """Pods of a kind on one node that may each gain by a move.
+
+    Attributes:
+        residents: price of the move, key and number of each, the cheapest last. Numbers follow the order in which pods
+            are read, keys do not.
+        surplus: by how much the gain of the next is above its price, at the last look.
+        looked_after: after how many moves that was; -1: it was the first look, which is not exact.
+    """
+
+    kind: MovableKind
+    home: int
+    residents: list[tuple[int, str, int]] = field(default_factory=list)
+    surplus: int = 0
+    looked_after: int = -1
+
+    @property
+    def entry(self) -> tuple[int, str, _Offer]:
+        """In a heap, the best first. No two have a key in common: offers themselves are never compared."""
+        return -self.surplus, self.residents[-1][1], self
+
+
+class _Looks:
+    """The looks of a round. A namespace has at most half of what the others left, so that it cannot use up all."""
+
+    def __init__(self, namespaces: Collection[str]) -> None:
+        self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
+
+    def take(self, namespace: str) -> bool:
+        """Takes one for a pod of a namespace. Returns whether there was one for it."""
+        share = self.left + self._taken[namespace]
+        if self._taken[namespace] >= (-(-share // 2) if self._is_shared else share):
+            return False
+        self._taken[namespace] += 1
+        self.left -= 1
+        return True
+
+
+class GainMoves:
+    """Decides moves for gain; it changes the state."""
+
+    def __init__(
+        self,
+        state: Plan,
+        policies: Mapping[str, Policy],
+        movers: Movers,
+        placed: Iterable[PodSignature],
+    ) -> None:
+        """``placed``: of the pods that the first part of the round placed."""
+        self._state, self._residents, self._policies = state, state.residents, policies
+        self._movers, self._destinations = movers, movers.destinations
+        arrived = (arrival.pod.signature for arrival in state.arrivals)
+        kinds = (kind.signature for kind in state.residents.kind_list)
+        #: Whose rules count a pod.
+        self._dependents = Dependents((*kinds, *placed, *arrived), state.before.pod_index.namespaces)
+        self._terminating = movers.destinations.costs.terminating
+        #: bool[N]: nodes that are neither left nor taken for gain.
+        self._unsettled = self._terminating.unsettled.copy()
+        # Beside a move for gain a pod that leaves for others might have stayed: the next round looks at its node.
+        self._unsettled[self._residents.nodes[list(state.leaving)]] = True
+
+    def decide(self, kept: Bools, holds: Callable[[], bool]) -> None:
+        """Decides moves until none is worth its price.
+
+        Args:
+            kept: bool[N], nodes whose room others wait for: no pod goes there.
+            holds: whether every filter still passes for the whole plan; asked after each move.
+        """
+        movable = self._movers.gaining.copy()
+        movable[list(self._state.leaving)] = False
+        if not movable.any() or kept.all():
+            return
+        queue = [offer.entry for offer in self._first_look(np.nonzero(movable)[0], kept)]
+        heapq.heapify(queue)
+        looks, moves = _Looks({offer.kind.namespace for *_, offer in queue}), 0
+        while queue and looks.left:
+            *_, offer = heapq.heappop(queue)
+            if not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
+                continue
+            price, _, resident = offer.residents[-1]
+            gain, node = self._best(resident, offer.kind, kept)
+            offer.surplus = gain - price
+            if node < 0 or offer.surplus < offer.kind.policy.rescheduling.min_gain:
+                continue
+            if queue and offer.surplus < -queue[0][0] and offer.looked_after < moves:
+                offer.looked_after = moves
+            elif self._unsettled[[offer.home, node]].any():
+                # It might leave in vain, or twice. Nor do others leave in its stead, or take its place.
+                self._unsettled[[offer.home, node]] = True
+                continue
+            elif self._move(resident, price, gain, node, holds):
+                moves += 1
+                offer.residents.pop()
+            else:
+                continue
+            if offer.residents:
+                heapq.heappush(queue, offer.entry)
+
+    # --- the first look ---
+
+    def _first_look(self, movable: Int64s, kept: Bools) -> Sequence[_Offer]:
+        """Pods whose home is dear enough. One pod of a kind on a node stands for all of them; nothing is exact yet.
+
+        Args:
+            movable: numbers of the residents that policies let go.
+        """
+        snapshot = self._terminating.gone_from(self._state.snapshot())
+        load, room = Load.of(snapshot), np.minimum(self._state.free_now(), self._state.free) + self._terminating.room
+        kinds = self._destinations.costs.kinds(movable, snapshot)
+        values = {potential: potential.values(load) for potential in {kind.costs.potential for kind in kinds}}
+        offers: list[_Offer] = []
+        for kind in kinds:
+            usable = enough(room, kind.usage) & ~kept
+            offers += self._of_kind(kind, kind.apparent_gains(snapshot, load, values[kind.costs.potential], usable))
+        return offers
+
+    def _of_kind(self, kind: MovableKind, gains: Int64s) -> Iterable[_Offer]:
+        """Offers of the pods of a kind: one for each node; ``gains``: int64[N], of one that runs on each node."""
+        residents, least = self._residents, kind.policy.rescheduling.min_gain
+        gaining = kind.residents[gains[residents.nodes[kind.residents]] >= least]
+        pods = [residents.pods[number] for number in gaining.tolist()]
+        prices = move_prices(pods, residents.usage[gaining], self._policies, self._state.before)
+        homes = residents.nodes[gaining]
+        surplus = gains[homes] - prices
+        offers: dict[int, _Offer] = {}
+        for row in np.nonzero(surplus >= least)[0].tolist():
+            resident, home = int(gaining[row]), int(homes[row])
+            offer = offers.setdefault(home, _Offer(kind, home))
+            offer.residents.append((int(prices[row]), residents.pods[resident].key, resident))
+            offer.surplus = max(offer.surplus, int(surplus[row]))
+        for offer in offers.values():
+            offer.residents.sort(reverse=True)
+        return offers.values()
+
+    # --- who may leave ---
+
+    def _may_any_leave(self, offer: _Offer) -> bool:
+        """Whether any pod of an offer may; those that may not are dropped."""
+        while offer.residents:
+            resident = offer.residents[-1][2]
+            if self._movers.may_go(resident) and self._may_go(resident).any():
+                return True
+            offer.residents.pop()
+        return False
+
+    def _may_go(self, resident: int) -> Bools:
+        """bool[N]: nodes of the same domains for all rules that count a pod, so that they hold as before.
+
+        None of a pod that its policy places with others or not at all.
+        """
+        pod, home = self._residents.pods[resident], int(self._residents.nodes[resident])
+        is_grouped = all_or_none(pod.signature.labels, self._policies[pod.policy])
+        may_go = np.full(len(self._state.free), not is_grouped)
+        for key in self._dependents.topology_keys(pod.signature):
+            codes = self._state.before.table.column(key).codes
+            may_go &= codes == codes[home]
+        may_go[home] = False
+        return may_go
+
+    # --- the second look ---
+
+    def _best(self, resident: int, kind: MovableKind, kept: Bools) -> tuple[int, int]:
+        """What a pod gains, exactly, and on which node; -1: on none.
+
+        Of unsettled nodes only their room once they are settled is known, not what the filters say then.
+        """
+        destinations, home = self._destinations, int(self._residents.nodes[resident])
+        costs = destinations.costs.of(resident, kind)
+        wanted = self._may_go(resident) & ~(kept | self._left_before(resident)) & (costs < costs[home])
+        node = destinations.find(resident, wanted & ~self._unsettled, costs)
+        later = wanted & self._unsettled & destinations.allowed(resident)[1]
+        later &= enough(self._state.free + self._terminating.room, kind.usage)
+        nodes = [*np.nonzero(later)[0].tolist(), *([] if node < 0 else [node])]
+        best = min(nodes, key=lambda each: (costs[each], each), default=-1)
+        return (int(costs[home] - costs[best]), best) if nodes else (0, -1)
+
+    def _left_before(self, resident: int) -> Bools:
+        """bool[N]: nodes that a pod of its controller was moved from within the last hour: none goes back there."""
+        index, left = self._state.before.table.index, np.zeros(len(self._state.free), dtype=np.bool_)
+        owner = self._residents.pods[resident].owner
+        moves = self._residents.running.moves
+        left[[index[move.node] for move in moves if move.owner == owner and move.node in index]] = True
+        return left
+
+    def _move(self, resident: int, price: int, gain: int, node: int, holds: Callable[[], bool]) -> bool:
+        """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
+        state, nodes = self._state, self._state.before.table.nodes
+        home = nodes[self._residents.nodes[resident]].name
+        reason = f"it costs {gain:,} less on {nodes[node].name} than on {home}, and its move costs {price:,}"
+        checkpoint = state.checkpoint()
+        state.let_leave(resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)
+        state.reserve_replacement(resident, node, is_move=True)
+        if holds():
+            return True
+        state.roll_back(checkpoint)
+        return False

@@ -1,1 +1,0 @@
-"""Running pods whose own rules no longer hold, and what becomes of them."""
