@@ -72,6 +72,27 @@ def test_a_gang_whose_turn_has_come_gives_way_and_one_that_has_begun_does_not(be
     )
 
 
+def test_a_pod_that_its_gang_does_not_need_comes_with_a_gang_that_got_its_room_last() -> None:
+    """`second` gets the room that `first` gives up, and takes more of it than it needs."""
+    drawn = snapshot_of(
+        [node("n1", 7), node("n2", 4)],
+        [running("runs", "n1", 4, priority=5), running("keeps", "n2", 1, priority=100)],
+        [
+            waiting("urgent", 7, priority=50),
+            *(waiting(f"first-{number}", 3, priority=5, gangs=("first",)) for number in range(3)),
+            *(waiting(f"second-{number}", 1, gangs=("second",)) for number in range(2)),
+        ],
+        gangs=[Gang("first", 1), Gang("second", 1)],
+        now=20.0,
+    )
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    placed = {each.pod.key.partition("/")[2]: each for each in result.placements}
+    assert sorted(placed) == ["second-0", "second-1", "urgent"]
+    assert placed["second-1"].optional
+    assert placed["second-1"].atomic_group == placed["second-0"].atomic_group == "second"
+
+
 def test_a_budget_that_lets_one_pod_go_lets_the_right_one_go_for_a_gang() -> None:
     """Pod by pod the lesser one leaves for the first pod of the gang, and then none may leave for the second."""
     drawn = snapshot_of(

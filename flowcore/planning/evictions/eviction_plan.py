@@ -142,7 +142,10 @@ class _EvictionRound:
         self._gains = _moves_for_gain(problem, modes)
         waiting = waiting_after(problem, result)
         restricted = restrict_to_gang_domains(problem, result)
-        self._waiting, demands = affordable(problem, candidate, waiting, restricted)
+        affordable_waiting, demands = affordable(problem, candidate, waiting, restricted)
+        self._waiting = [each for each in affordable_waiting if each.beside < 0]
+        groups = {each.group for each in self._waiting}
+        self._optional = [each for each in affordable_waiting if each.beside in groups - {-1}]
         highest = max(map(self._highest, self._waiting), default=-(2**31))
         placed = [placement.pod.signature for placement in result.placements]
         self._dependents = Dependents(placed, result.after.pod_index.namespaces)
@@ -162,8 +165,8 @@ class _EvictionRound:
             self._state.hold(problem.demands, self._held.commits)
         #: Keys of placements that come anew, since others that they may need are taken back.
         self._anew: set[str] = set()
-        groups = [entry.group for entry in self._waiting if entry.needs_domain]
-        self._tries = DomainTries.of(problem, groups, len(result.after.table.nodes) + len(residents.pods))
+        of_domains = [entry.group for entry in self._waiting if entry.needs_domain]
+        self._tries = DomainTries.of(problem, of_domains, len(result.after.table.nodes) + len(residents.pods))
         self._movers = Movers(self._state, problem.policies, problem.models, problem.cache, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
@@ -334,7 +337,7 @@ class _EvictionRound:
         place_group(self._problem, self._state, search, self._tries, waiting, preempts=preempts)
 
     def _left(self, waiting: Waiting, pods: Sequence[PendingPod]) -> list[PendingPod]:
-        """Pods of what waits that have no node yet; of a gang that is taken back none beyond those that it needs."""
+        """Pods of what waits that have no node yet; of a gang that has none either, none beyond those that it needs."""
         arrived, absent = self._state.arrived, self._absent if waiting.group < 0 else ()
         return [pod for pod in pods if pod.key not in arrived and not (absent and self._group_of(pod) in absent)]
 
@@ -390,11 +393,16 @@ class _EvictionRound:
 
     @property
     def _absent(self) -> set[str]:
-        """Names of the gangs that are taken back, and that have no other nodes."""
-        state = self._state
-        gone = {name for name, resident in self._placed_gangs.items() if resident in state.leaving}
-        arrived = state.arrived if gone else set()
-        return {name for name in gone if state.residents.pods[self._placed_gangs[name]].key not in arrived}
+        """Names of the gangs that wait or are taken back, and that have no nodes."""
+        state, groups = self._state, self._problem.atomic_groups.all
+        needed = {groups[each.group].name: each.demands[0][1][0].key for each in self._waiting if each.group >= 0}
+        needed |= {
+            name: state.residents.pods[resident].key
+            for name, resident in self._placed_gangs.items()
+            if resident in state.leaving
+        }
+        arrived = state.arrived if needed else set()
+        return {name for name, key in needed.items() if key not in arrived}
 
     def _placed_before(self) -> list[tuple[int, PendingPod, int]]:
         """Pods of a small round that have a node before others leave: demand, pod and number of its placement."""
@@ -470,7 +478,7 @@ class _EvictionRound:
         state = self._state
         if not state.changed:
             return
-        for waiting in (*self._waiting, *self._again(self._revoked)):
+        for waiting in (*self._waiting, *self._again(self._revoked), *self._optional):
             checkpoint = state.checkpoint()
             for demand, pods in waiting.demands:
                 left = self._left(waiting, pods)
@@ -522,7 +530,7 @@ class _EvictionRound:
         return None
 
     def _first_without_gang(self) -> Arrival | None:
-        """The first arrival that is nothing without its gang, which is taken back; None: none."""
+        """The first arrival that is nothing without its gang, which has no nodes; None: none."""
         absent = self._absent
         return next((each for each in self._state.arrivals if absent and self._group_of(each.pod) in absent), None)
 
@@ -594,13 +602,17 @@ class _EvictionRound:
         names = [node.name for node in self._first.after.table.nodes]
         waited = {each.pod.key: each.price for each in self._first.unplaced}
         waited |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        groups_that_wait = {groups[key].group for key, leaving in victims.items() if leaving and key in groups}
+        names_that_wait = {self._problem.atomic_groups.all[group].name for group in groups_that_wait}
         more = []
         for arrival in (*order.at_once, *order.later):
             group = groups.get(arrival.pod.key)
             leaving = tuple(self._state.residents.pods[each].key for each in victims.get(arrival.pod.key, ()))
             name = self._problem.atomic_groups.all[group.group].name if group is not None else ""
-            # More of a gang than it needs; its other pods do not wait with it for those that leave.
-            optional = "" if group is not None or leaving else self._group_of(arrival.pod)
+            # More of a gang than it needs; where the gang comes at once, it does not wait with it for those that leave.
+            optional = "" if group is not None else self._group_of(arrival.pod)
+            if leaving and optional not in names_that_wait:
+                optional = ""
             more.append(
                 Placement(
                     arrival.pod,

@@ -25,6 +25,7 @@ class Waiting:
         demands: number of the demand, and its pods in their order.
         group: number of the atomic group that is placed as a whole; -1: each pod by itself.
         needs_domain: whether a gang of that group must be in one domain and has yet to choose it.
+        beside: number of the waiting group that does without these pods, which are nothing without it; -1: none.
     """
 
     priority: int
@@ -32,6 +33,7 @@ class Waiting:
     demands: tuple[tuple[int, tuple[PendingPod, ...]], ...]
     group: int = -1
     needs_domain: bool = False
+    beside: int = -1
 
 
 def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
@@ -42,7 +44,7 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
     groups, waiting = problem.atomic_groups, list[Waiting]()
     unplaced = {each.pod.key: each.price for each in result.unplaced if not each.frees}
     placed_groups = {each.atomic_group for each in result.placements if each.atomic_group}
-    members: dict[int, dict[int, list[PendingPod]]] = {}
+    members, optional = (dict[int, dict[int, list[PendingPod]]]() for _ in range(2))
     for index, demand in enumerate(problem.demands):
         alone = []
         for place, pod in enumerate(demand.group.pods):
@@ -51,8 +53,9 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
             group = int(groups.group_of[index][place])
             if group < 0 or groups.all[group].name in placed_groups:
                 alone.append(pod)
-            elif bool(groups.needed[index][place]):
-                members.setdefault(group, {}).setdefault(index, []).append(pod)
+            else:
+                of_group = members if bool(groups.needed[index][place]) else optional
+                of_group.setdefault(group, {}).setdefault(index, []).append(pod)
         if alone:
             price = max(unplaced[pod.key] for pod in alone) / demand.weight
             waiting.append(Waiting(demand.group.pod_class.priority, price, ((index, tuple(alone)),)))
@@ -64,6 +67,11 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
         priority = min(problem.demands[demand].group.pod_class.priority for demand, _ in entries)
         price = max(unplaced[pod.key] / problem.demands[index].weight for index, pods in entries for pod in pods)
         waiting.append(Waiting(priority, price, entries, number, atomic_group.needs_domain))
+        # Beside a gang that chooses its domain here they wait until it has one.
+        for index, pods in optional.get(number, {}).items() if atomic_group.any_domain else ():
+            price = max(unplaced[pod.key] for pod in pods) / problem.demands[index].weight
+            priority = problem.demands[index].group.pod_class.priority
+            waiting.append(Waiting(priority, price, ((index, tuple(pods)),), beside=number))
     waiting.sort(key=lambda entry: (-entry.priority, -entry.price))
     return waiting
 
