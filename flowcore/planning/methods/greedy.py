@@ -99,8 +99,9 @@ class OwnCosts:
             nodes = capacity.changed_since(self._seen_changes)
             nodes = nodes[demand.counts[nodes] > 0]
             self._seen_changes = capacity.changes
-            cost = self._arc[nodes] + capacity.next_increase_at(demand, nodes)
-            self._cost[nodes] = np.where(capacity.has_room_at(demand, nodes), cost, np.inf)
+            self._cost[nodes] = np.inf
+            nodes = nodes[capacity.has_room_at(demand, nodes)]
+            self._cost[nodes] = self._arc[nodes] + capacity.next_increase_at(demand, nodes)
         return self._cost
 
 
@@ -398,9 +399,9 @@ class CandidateNodes:
         nodes = capacity.changed_since(self._seen_changes)
         nodes = nodes[demand.counts[nodes] > 0]
         self._seen_changes = capacity.changes
-        cost = self._arc_cost(nodes) + capacity.next_increase_at(demand, nodes)
-        np.putmask(cost, ~capacity.has_room_at(demand, nodes), np.inf)
-        self._next_cost[nodes] = cost
+        self._next_cost[nodes] = np.inf
+        nodes = nodes[capacity.has_room_at(demand, nodes)]
+        self._next_cost[nodes] = self._arc_cost(nodes) + capacity.next_increase_at(demand, nodes)
 
     def _arc_cost(self, nodes: Int64s) -> Float64s:
         arc = self._own_cost(nodes)

@@ -283,6 +283,6 @@ def _falling(prices: Sequence[Int64s], kind: PodKind) -> Int64s:
 def min_shadow_costs(cost_matrix: CostMatrix, shadow_prices: Float64s) -> list[float]:
     """What a pod of each demand pays in shadow prices on the node where it pays least."""
     return [
-        float((shadow_prices[demand.counts > 0] @ demand.requests).min(initial=np.inf))
+        float(np.where(demand.counts > 0, shadow_prices @ demand.requests, np.inf).min(initial=np.inf))
         for demand in cost_matrix.demands
     ]
