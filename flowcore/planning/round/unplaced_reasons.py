@@ -120,7 +120,7 @@ class UnplacedReasons:
         """
         placed, homes = self._commits
         on_them = nodes[homes]
-        demands = np.unique(placed[on_them] if on_them.any() else placed)
+        demands = np.nonzero(np.bincount(placed[on_them] if on_them.any() else placed))[0]
         others = demands[self._priorities[demands] <= self._priorities[number]]
         if not len(others):
             return "pods of a higher priority"

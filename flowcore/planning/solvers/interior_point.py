@@ -11,7 +11,7 @@ Answers are approximate, and what is proved from them is proved elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -110,8 +110,12 @@ class _Point:
     stay_dual: Float64s
     shadow_prices: Float64s
 
-    def moved(self, by: _Point, step: float) -> _Point:
-        return _Point(*(getattr(self, name) + step * getattr(by, name) for name in self.__slots__))
+    def moved(self, by: _Point, amounts: float, multipliers: float) -> _Point:
+        """So far along a direction, amounts and prices each as far as they may."""
+        steps = 3 * (amounts,) + 6 * (multipliers,)
+        return _Point(
+            *(getattr(self, name) + step * getattr(by, name) for name, step in zip(self.__slots__, steps, strict=True))
+        )
 
 
 def solve_fluid(program: FluidProgram) -> FluidSolution | None:
@@ -121,10 +125,9 @@ def solve_fluid(program: FluidProgram) -> FluidSolution | None:
         while steps < _MOST_STEPS:
             steps += 1
             try:
-                direction, size, cost = _step(program, point)
+                moved, cost = _step(program, point)
             except np.linalg.LinAlgError:
                 return None
-            moved = point.moved(direction, size)
             if not all(np.isfinite(getattr(moved, name)).all() for name in _Point.__slots__):
                 return None
             point = moved
@@ -169,8 +172,8 @@ def _products(program: FluidProgram, point: _Point) -> float:
     )
 
 
-def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
-    """Direction and length of the next step, and the cost of the point."""
+def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float]:
+    """The next point, and the cost of this one."""
     system = _System(program, point)
     stay = program.leaving_most - point.left
     products = (
@@ -181,9 +184,8 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
         point.stay_dual * stay,
     )
     ahead = system.direction(*(-each for each in products))
-    length = _longest(program, point, ahead)
     now = _products(program, point)
-    after = max(_products(program, point.moved(ahead, length)), 0.0)
+    after = max(_products(program, point.moved(ahead, *_longest(program, point, ahead))), 0.0)
     count = int(program.usable.sum()) + int(program.limited.sum()) + point.shadow_prices.size + 2 * len(point.left)
     target = (after / max(now, _TINY)) ** 3 * now / count
     direction = system.direction(
@@ -193,22 +195,31 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
         target - products[3] - ahead.left_dual * ahead.left,
         target - products[4] + ahead.stay_dual * ahead.left,
     )
-    return direction, min(1.0, _TOWARDS * _longest(program, point, direction)), system.cost
+    amounts, multipliers = _longest(program, point, direction)
+    return point.moved(direction, _TOWARDS * amounts, _TOWARDS * multipliers), system.cost
 
 
-def _longest(program: FluidProgram, point: _Point, by: _Point) -> float:
-    """How far a direction leads before it leaves the bounds, at most 1."""
+def _longest(program: FluidProgram, point: _Point, by: _Point) -> tuple[float, float]:
+    """How far a direction leads amounts and multipliers before they leave their bounds, at most 1 each.
+
+    Where a potential ties them to each other both go as far as the one that is stopped first.
+    """
     stay = program.leaving_most - point.left
     below, rise = program.below_most(point.placed), np.where(program.limited, by.placed, 0.0)
-    length = 1.0
-    for value, change in (
+    amounts = (
         (point.placed, by.placed), (point.spare, by.spare), (point.left, by.left), (stay, -by.left), (below, -rise),
+    )  # fmt: skip
+    multipliers = (
         (point.placed_dual, by.placed_dual), (point.shadow_prices, by.shadow_prices), (point.left_dual, by.left_dual),
         (point.stay_dual, by.stay_dual), (point.most_dual, by.most_dual),
-    ):  # fmt: skip
-        steepest = float((-change / np.maximum(value, _TINY)).max(initial=0.0))
-        length = min(length, 1.0 / steepest) if steepest > 0 else length
-    return length
+    )  # fmt: skip
+
+    def longest(pairs: Iterable[tuple[Float64s, Float64s]]) -> float:
+        steepest = (float((-change / np.maximum(value, _TINY)).max(initial=0.0)) for value, change in pairs)
+        return 1.0 / max(1.0, *steepest)
+
+    lengths = longest(amounts), longest(multipliers)
+    return (min(lengths), min(lengths)) if program.counted.size else lengths
 
 
 class _System:
@@ -248,7 +259,7 @@ class _System:
         self._answer = (self._weighed @ np.swapaxes(self._react @ rise, 1, 2)).transpose(1, 0, 2)  # [C, S, K]
         flat = np.ascontiguousarray(self._weighed.transpose(1, 0, 2)).reshape(classes, states * columns)
         schur = -_product(self._answer.reshape(classes, states * columns), flat.T, is_symmetric=True)
-        schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods)
+        schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods, is_symmetric=True)
         schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12)
         self._schur = schur
         self._amounts, self._flat, self._first = amounts, flat, first

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.costs.model import Float64s, Load
+from flowcore.costs.model import Float64s, Load, by_column
 from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.resources import CPU, MEMORY
@@ -124,7 +124,7 @@ class Tangents:
                 above = above + share * (value - linear.sum(axis=1) - error)
             constants[nodes] = np.minimum(above, 0.0)
             added[nodes] /= np.maximum(curvature[nodes], _TINY)
-        return cls(slopes, curvature, added, constants)
+        return cls(by_column(slopes), by_column(curvature), by_column(added), constants)
 
 
 def is_one_size(demands: Sequence[Demand]) -> bool:
