@@ -67,7 +67,7 @@ OTHERS: Final[Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]]] = {
             ("differences", "list of text", "In what it is not."),
             ("placements", "text by name", "Pod -> node."),
             ("waiting", "text by name", "Pod -> why it waits."),
-            ("cost", "integer", "Of the plan."),
+            ("cost", "integer", "Of the plan; below 0: it saves that."),
             ("lowerBound", "integer", "No plan costs less."),
             ("leftAtLeast", "object or null", "As in `plan`."),
             ("steps", "integer", "Of the round."),

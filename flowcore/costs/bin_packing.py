@@ -61,3 +61,7 @@ class BinPacking(FlatPotential):
         apart = np.rint(_PLACES * np.sqrt(place / max(len(order), 1))).astype(np.int64)
         cost: Int64s = OMEGA + weights.least_requested * (empty + apart)
         return cost
+
+    def arc_range(self, size: Float64s, weights: CostWeights) -> tuple[int, int]:  # noqa: ARG002
+        """A full node, and the last of empty ones."""
+        return OMEGA, OMEGA + weights.least_requested * (OMEGA + _PLACES)

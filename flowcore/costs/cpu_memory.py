@@ -46,6 +46,10 @@ class CPUMemory:
         """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
+    def arc_range(self, size: Float64s, weights: CostWeights) -> tuple[int, int]:  # noqa: ARG002
+        """All arcs are equal."""
+        return OMEGA, OMEGA
+
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """float64[...]: potential of nodes with this load."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))

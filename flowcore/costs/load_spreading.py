@@ -39,6 +39,10 @@ class LoadSpreading:
         """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
+    def arc_range(self, size: Float64s, weights: CostWeights) -> tuple[int, int]:  # noqa: ARG002
+        """All arcs are equal."""
+        return OMEGA, OMEGA
+
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """float64[...]: potential of nodes with this load."""
         allowed = np.maximum(load.pods_allowed, 1.0)

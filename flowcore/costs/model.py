@@ -112,6 +112,14 @@ def counted_amounts(
 
 
 @runtime_checkable
+class BoundedArcs(Protocol):
+    """What a cost model may have beside a CostModel's methods: else nothing is known of what moves for gain save."""
+
+    def arc_range(self, size: Float64s, weights: CostWeights) -> tuple[int, int]:
+        """No arc of a pod of a size, float64[3], is below the first or above the second, whatever the load."""
+
+
+@runtime_checkable
 class CostModel(Protocol):
     """Prices placements: costs are integers, 1000 for one whole node's utilisation.
 

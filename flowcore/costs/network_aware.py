@@ -30,7 +30,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import OMEGA, bend, energy, share, slope
+from flowcore.costs.scale import MOST_SHARE, OMEGA, bend, energy, share, slope
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
 
@@ -53,6 +53,10 @@ class NetworkAware:
         used = np.where(offered > 0, share(load.taken[:, 2], offered), _UNKNOWN)
         cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * used).astype(np.int64)
         return cost
+
+    def arc_range(self, size: Float64s, weights: CostWeights) -> tuple[int, int]:
+        """What a pod pays for a network that it does not use: from an idle one to the fullest that counts."""
+        return OMEGA, OMEGA * (1 + weights.least_requested * (MOST_SHARE if size[2] <= 0 else 0))
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """float64[...]: potential of nodes with this load."""

@@ -161,6 +161,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
+        price: what it costs that the pod leaves, by its policy.
     """
 
     key: str
@@ -172,6 +173,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reason: str = ""
     by_controller: bool = False
     gain: int = 0
+    price: int = 0
 
     @classmethod
     def of(cls, eviction: Eviction, positions: Mapping[str, int]) -> PlanEviction:
@@ -186,6 +188,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
             eviction.reason,
             eviction.by_controller,
             eviction.gain,
+            eviction.price,
         )
 
 

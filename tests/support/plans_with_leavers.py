@@ -88,7 +88,7 @@ def _has_gangs_whole(demands: Sequence[Demand], commits: Sequence[Commit]) -> bo
 
 
 def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResult) -> int:
-    """What a plan costs: its placements beside what stays, and all that waits."""
+    """What a plan costs: its placements beside what stays, all that waits, and who leaves."""
     demands = priced_demands(cluster, policies)
     number = {pod.key: place for place, demand in enumerate(demands) for pod in demand.group.pods}
     commits: Sequence[Commit] = [
@@ -98,7 +98,30 @@ def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResu
     prices = {
         pod.key: int(price) for demand in demands for pod, price in zip(demand.group.pods, demand.prices, strict=True)
     }
-    return Objective(demands, start).placed(commits) + sum(prices[each.pod.key] for each in result.unplaced)
+    leaving = leaving_prices_of(cluster, policies)
+    return (
+        Objective(demands, start).placed(commits)
+        + sum(prices[each.pod.key] for each in result.unplaced)
+        + sum(leaving[each.pod, bool(each.to)] for each in result.evictions)
+    )
+
+
+def leaving_prices_of(cluster: Snapshot, policies: Mapping[str, Policy]) -> dict[tuple[RunningPod, bool], int]:
+    """What it costs that a running pod leaves, and that it moves: its start-up, by what it holds in tenths of a node.
+
+    None of the pods runs to an end.
+    """
+    everything = cluster.allocatable.sum(axis=0)
+    offering = (cluster.allocatable > 0).sum(axis=0)
+    prices = dict[tuple[RunningPod, bool], int]()
+    for pod in cluster.running.pods if cluster.running is not None else ():
+        policy, usage = policies[pod.policy], cluster.vector(pod.usage)
+        share = max(
+            float(used * count / max(total, 1)) for used, count, total in zip(usage, offering, everything, strict=True)
+        )
+        rate = policy.unscheduled.per_waiting_second * max(1.0, 10 * share)
+        prices[pod, False] = prices[pod, True] = int(policy.rescheduling.startup * rate)
+    return prices
 
 
 def keeps_shares(cluster: Snapshot, leavers: Collection[RunningPod], come: Collection[PendingPod]) -> bool:

@@ -239,8 +239,9 @@ def check_maximal(snapshot: Snapshot, result: RoundResult) -> None:
 
 def check_costs(result: RoundResult) -> None:
     """The prices add up to the cost, and none is below nothing."""
-    prices = [entry.price for entry in (*result.placements, *result.unplaced)]
-    assert sum(prices) == result.cost, "the prices do not add up to the cost"
+    prices = [entry.price for entry in (*result.placements, *result.unplaced, *result.evictions)]
+    gains = sum(each.gain for each in result.evictions)
+    assert sum(prices) - gains == result.cost, "the prices do not add up to the cost"
     assert all(price >= 0 for price in prices), "a price below nothing"
 
 

@@ -60,7 +60,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
             len(plan.evictions),
             plan.cost,
             plan.lower_bound,
-            plan.gap if plan.lower_bound > 0 or plan.certified else None,
+            plan.gap if plan.lower_bound != 0 or plan.certified else None,
             plan.certified,
             plan.method,
             plan.waiting_by_code(),

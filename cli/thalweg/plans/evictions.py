@@ -35,6 +35,7 @@ def as_planned(evictions: Iterable[Eviction]) -> list[PlannedEviction]:
             eviction.to,
             eviction.reason,
             eviction.gain,
+            eviction.price,
         )
         for eviction in evictions
     ]

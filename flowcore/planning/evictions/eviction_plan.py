@@ -18,9 +18,10 @@ from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
+from flowcore.planning.evictions.moves.gain_bound import most_gained
 from flowcore.planning.evictions.moves.gain_moves import GainMoves
 from flowcore.planning.evictions.moves.lasting_rules import LastingRules
-from flowcore.planning.evictions.moves.move_prices import move_prices
+from flowcore.planning.evictions.moves.move_prices import leaving_prices, move_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.moves.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.order import (
@@ -32,7 +33,7 @@ from flowcore.planning.evictions.order import (
 )
 from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.room_in_domains import place_group
-from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
+from flowcore.planning.evictions.search.leavers import prices_beside, resident_room, with_residents
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.take_back import take_back
@@ -115,7 +116,8 @@ def _bounded(
         # Where pods wait the round in fractions is solved with the room of those that may leave.
         notes = problem.bound_notes(relaxed=bool(relaxed or planned.unplaced), networks=beside_networks)
         notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
-    return planned.bounded_by(bound, notes)
+    gained = acting.most_gained() if planned.evictions else 0
+    return planned.bounded_by(bound, (*notes, BoundNote.GAINS) if gained else notes, gained)
 
 
 def _moves_for_gain(problem: Problem, modes: Sequence[ReschedulingMode]) -> bool:
@@ -252,6 +254,17 @@ class _EvictionRound:
         breaks = np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
         room = resident_room(self._problem, before, self._state, self._movers, self._reclaims, breaks)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
+
+    def most_gained(self) -> int:
+        """What moves for gain gain at most in any plan beyond their prices."""
+        gaining, residents = self._movers.gaining, self._state.residents
+        if not self._gains or not gaining.any():
+            return 0
+        costs = self._movers.destinations.costs
+        everybody = np.arange(residents.running_count)
+        emptied = costs.terminating.gone_from(with_residents(self._problem.snapshot, residents, everybody))
+        kinds = costs.kinds(np.nonzero(gaining)[0], costs.terminating.gone_from(self._state.snapshot()))
+        return most_gained(self._problem, residents, self._movers, kinds, emptied)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
         """Places pods of a higher priority than the group that room is held for, then that group, on that room too.
@@ -558,8 +571,12 @@ class _EvictionRound:
     def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
         state, first = self._state, self._first
         if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
-            # The waiting pods have the plan of the first part, and its bound holds.
-            return replace(first, evictions=self._evictions({}, {}), after=state.snapshot()) if state.leaving else first
+            # The waiting pods have the plan of the first part.
+            if not state.leaving:
+                return first
+            evictions = self._evictions({}, {})
+            cost = first.cost + sum(each.cost for each in evictions)
+            return replace(first, evictions=evictions, cost=cost, after=state.snapshot())
         arrived = state.arrived
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
@@ -580,12 +597,14 @@ class _EvictionRound:
             {each.pod.key for each in self._revoked if not each.atomic_group},
             self._demand_of,
         )
+        evictions = self._evictions(victims, instead)
         cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
+        cost += sum(each.cost for each in evictions)
         return replace(
             first,
             placements=placements,
             unplaced=unplaced,
-            evictions=self._evictions(victims, instead),
+            evictions=evictions,
             cost=cost,
             lower_bound=min(first.lower_bound, cost),
             after=state.snapshot(),
@@ -669,6 +688,11 @@ class _EvictionRound:
     def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
         """Who leaves; ``instead``: see ``_older_stay``."""
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None]
+        pods = [state.residents.pods[resident] for resident in leavers]
+        usage = state.residents.usage[leavers]
+        paid = leaving_prices(pods, usage, self._problem.policies, self._problem.snapshot).tolist()
+        prices = dict(zip(leavers, paid, strict=True))
         return tuple(
             Eviction(
                 state.residents.pods[resident],
@@ -678,6 +702,7 @@ class _EvictionRound:
                 leaving.reason,
                 leaving.by_controller,
                 leaving.gain,
+                prices[resident],
             )
             for resident, leaving in state.leaving.items()
             if leaving.kind is not None

@@ -27,8 +27,9 @@ class Bounded:
 
     @property
     def gap(self) -> float:
-        """Optimality gap, 0..1: (cost - lower bound) / cost."""
-        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+        """Optimality gap, 0..1: (cost - lower bound) / the larger of the two, whatever their signs."""
+        largest = max(abs(self.cost), abs(self.lower_bound))
+        return min(1.0, (self.cost - self.lower_bound) / largest) if largest else 0.0
 
     @property
     def certified(self) -> bool:
@@ -71,6 +72,7 @@ class Eviction:
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
         gain: of a move for gain: what its node costs it now less what ``to`` costs it then; 0: it leaves for others.
+        price: what it costs that the pod leaves, by its policy (evictions/moves/move_prices.py); 0: none governs it.
     """
 
     pod: RunningPod
@@ -80,6 +82,12 @@ class Eviction:
     reason: str = ""
     by_controller: bool = False
     gain: int = 0
+    price: int = 0
+
+    @property
+    def cost(self) -> int:
+        """What it adds to the cost of a plan; below zero: it saves that."""
+        return self.price - self.gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +119,12 @@ class RoundResult(Bounded):
         placements: in commit order; each passed every filter against the snapshot and those before it, one that
             replaces another without that one.
         unplaced: what stays pending.
-        cost: sum of all prices, of what is left too.
-        lower_bound: no plan costs less that replaces the same pods and lets in the same pods of queues; computed from
-            the snapshot by our own code, whatever solvers said. If no pod leaves for others or for a rule, it is
-            about plans in which none does, before any moves for gain; if any does, about plans with evictions and moves
-            too.
+        cost: sum of all prices, of what is left and of who leaves too, less what moves for gain gain; so a plan that
+            places no pod and moves some costs less than nothing.
+        lower_bound: no plan costs less that replaces the same pods, lets in the same pods of queues, and looks at the
+            same kinds of pods for gain; computed from the snapshot by our own code, whatever solvers said. If no pod
+            leaves, it is about plans in which none does; if pods leave for gain only, about plans in which none leaves
+            for another reason.
         bound_notes: what the bound does not count in full; a gap may come of that. Empty for a certified plan.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
@@ -146,9 +155,14 @@ class RoundResult(Bounded):
     left_at_least: LeftAtLeast | None = None
     bound_notes: tuple[BoundNote, ...] = ()
 
-    def bounded_by(self, bound: int, notes: tuple[BoundNote, ...]) -> RoundResult:
-        """The result with a cost that no plan goes below, and what that does not count in full."""
-        bound = min(max(bound, 0), self.cost)
+    def bounded_by(self, bound: int, notes: tuple[BoundNote, ...], gained: int = 0) -> RoundResult:
+        """The result with a cost that no plan goes below, and what that does not count in full.
+
+        Args:
+            bound: of what plans cost before moves for gain.
+            gained: the most that these gain beyond their prices.
+        """
+        bound = min(max(bound, 0) - gained, self.cost)
         pods = [*(each.pod for each in self.placements), *(each.pod for each in self.unplaced)]
         if self.unplaced and len({pod.pod_class.priority for pod in pods}) > 1:
             notes = (*notes, BoundNote.PRIORITIES)

@@ -105,6 +105,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
+        price: what it costs that it leaves, by its policy; the plan's cost has it, less the gain.
         acts: whether it is carried out; not so if it leaves for pods that are only observed, or is only proposed.
     """
 
@@ -115,6 +116,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     to: str
     reason: str = ""
     gain: int = 0
+    price: int = 0
     acts: bool = False
 
 
@@ -309,6 +311,7 @@ def _eviction(
         _node(eviction.to, context),
         redacted(eviction.reason),
         eviction.gain,
+        eviction.price,
     )
 
 

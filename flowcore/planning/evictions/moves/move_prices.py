@@ -37,14 +37,32 @@ def move_prices(
         snapshot: gives the mean node, and the time.
     """
     everything, offering = node_totals(snapshot)
-    tenths = (10 * (usage * (offering / everything)).max(axis=1, initial=0.0)).tolist()
-    prices: list[float] = []
-    for pod, size in zip(pods, tenths, strict=True):
-        policy = policies.get(pod.policy, BUILT_IN)
-        counts = policy.rescheduling.lost_work is LostWork.COUNT and (pod.finite or saved_at(pod, snapshot.now) > 0)
-        lost = seconds_run(pod, snapshot.now) if counts else 0.0
-        prices.append((lost + policy.rescheduling.startup) * work_price(policy.unscheduled, size))
+    tenths = 10 * (usage * (offering / everything)).max(axis=1, initial=0.0)
+    prices = np.zeros(len(pods))
+    by_policy: dict[str, list[int]] = {}
+    for row, pod in enumerate(pods):
+        by_policy.setdefault(pod.policy, []).append(row)
+    for name, rows in by_policy.items():
+        policy = policies.get(name, BUILT_IN)
+        sizes, kind = np.unique(tenths[rows], return_inverse=True)
+        rates = np.array([work_price(policy.unscheduled, size) for size in sizes.tolist()])
+        lost = np.zeros(len(rows))
+        if policy.rescheduling.lost_work is LostWork.COUNT:
+            lost[:] = [_lost_seconds(pods[row], snapshot.now) for row in rows]
+        prices[rows] = (lost + policy.rescheduling.startup) * rates[kind]
     return np.minimum(prices, float(_LIMIT)).astype(np.int64)
+
+
+def leaving_prices(
+    pods: Sequence[RunningPod], usage: Int64s, policies: Mapping[str, Policy], snapshot: Snapshot
+) -> Int64s:
+    """``move_prices`` as a plan's cost has them: a pod that no policy governs costs nothing."""
+    governed = np.array([pod.policy in policies for pod in pods], dtype=np.bool_)
+    return np.where(governed, move_prices(pods, usage, policies, snapshot), 0)
+
+
+def _lost_seconds(pod: RunningPod, now: float) -> float:
+    return seconds_run(pod, now) if pod.finite or saved_at(pod, now) > 0 else 0.0
 
 
 def seconds_run(pod: RunningPod, now: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.planning.evictions.eligibility import highest_preempting
+from flowcore.planning.evictions.moves.move_prices import leaving_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
@@ -24,21 +25,22 @@ def prices_beside(problem: Problem, state: Plan, commits: Sequence[Commit]) -> l
     """What each placed pod of a plan pays: what it adds to the cost of its node, without the pods that leave there.
 
     Replacements of these count where they go. So the sum does not depend on who came first, and a pod that is placed
-    pays nothing for one whose room it takes.
+    pays nothing for one whose room it takes. Who moves for gain counts where it was: it moves when all others have
+    come, and its gain is the difference.
 
     Args:
         commits: all placements of the plan, a pod each; demands by their number in the problem.
     """
     arrived = {arrival.demand for arrival in state.arrivals}
     demands = [state.priced(number) if number in arrived else demand for number, demand in enumerate(problem.demands)]
-    leaving = [resident for resident in state.leaving if state.residents.is_running(resident)]
+    leaving = [number for number, each in state.leaving.items() if state.residents.is_running(number) and not each.gain]
     moved = [(resident, to) for resident in leaving if (to := state.leaving[resident].to) >= 0]
-    beside = _with_residents(problem.snapshot, state.residents, leaving, moved)
+    beside = with_residents(problem.snapshot, state.residents, leaving, moved)
     prices: list[int] = Objective(demands, Plan(beside)).pod_prices(commits).tolist()
     return prices
 
 
-def _with_residents(
+def with_residents(
     snapshot: Snapshot, residents: Residents, without: Sequence[int] | Int64s, more: Iterable[tuple[int, int]] = ()
 ) -> Snapshot:
     """A snapshot by what is used: without some residents, and with some on other nodes too."""
@@ -79,7 +81,7 @@ def resident_room(
     reclaimed = np.zeros_like(preempted) if reclaims is None else reclaims.reclaimable
     leaves = preempted | reclaimed | breaking
     only_moved = movable & ~leaves
-    leaves[list(state.leaving)] = True
+    leaves[[number for number, each in state.leaving.items() if not each.gain]] = True
     limits = limits_of_leaving(
         residents,
         (leaves | movable) & running & ~breaking,
@@ -96,6 +98,7 @@ def resident_room(
     limits = [limit for limit in limits if not limit.is_closed]
     chosen = np.nonzero(may_leave)[0]
     nodes, usage = residents.nodes[chosen], residents.usage[chosen]
+    prices = leaving_prices([residents.pods[number] for number in chosen.tolist()], usage, problem.policies, start)
     expected = None
     if limits:
         # As much room as may come free, spread over all that may leave: single nodes would have no price.
@@ -106,15 +109,15 @@ def resident_room(
         np.add.at(room, nodes, usage * shares[chosen, np.newaxis])
         used = start.used - room.astype(np.int64)
         expected = Plan(start.with_usage(used, start.non_zero_requested, start.ports, start.pod_index))
-    emptied = _with_residents(start, residents, chosen)
+    emptied = with_residents(start, residents, chosen)
     if start.pod_index.has_terms or any(demand.group.signature.constraints is not None for demand in problem.demands):
         gone = [(residents.pods[number].node, residents.pods[number].signature) for number in chosen.tolist()]
         emptied = replace(emptied, pod_index=emptied.pod_index.with_changes((), gone))
     return ResidentRoom(
         nodes,
         usage,
-        leave_prices=np.where(leaves[chosen], 0, NEVER),
-        move_prices=np.where(movable[chosen], 0, NEVER),
+        leave_prices=np.where(leaves[chosen], prices, NEVER),
+        move_prices=np.where(movable[chosen], prices, NEVER),
         before=Plan(start),
         emptied=Plan(emptied),
         limits=renumbered(limits, may_leave),

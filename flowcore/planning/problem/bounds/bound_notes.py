@@ -18,6 +18,7 @@ class BoundNote(StrEnum):
     GANGS = "Gangs"
     NETWORKS = "Networks"
     RUNNING_PODS = "RunningPods"
+    GAINS = "Gains"
     PRIORITIES = "Priorities"
     NO_RULES = "NoRules"
     MAY_LEAVE = "MayLeave"
@@ -40,6 +41,7 @@ _CLAUSES = {
     BoundNote.RUNNING_PODS: (
         "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
     ),
+    BoundNote.GAINS: "moves for gain one by one, from as full a node as any plan makes it to an empty one",
     BoundNote.PRIORITIES: "a priority by its part in the cost, though a higher one comes first whatever that costs",
     BoundNote.NO_RULES: "rules between pods not at all",
     BoundNote.MAY_LEAVE: "running pods that may leave as gone, however many may leave at once",

@@ -115,13 +115,13 @@ class ResidentRoom:
         if potential.utilisation is not Utilisation.REQUESTED:  # it is not known how much there can be in use
             return np.zeros(len(self.before.free))
         least = self.emptied.load(potential.utilisation)
-        curvature = potential.curvature(_fullest(self.before))
+        curvature = potential.curvature(fullest(self.before))
         taken = np.column_stack([least.taken, least.pods])
         increase = curvature @ (counted * counted / 2) + (curvature * taken) @ counted
         return np.maximum(increase - _ROUNDING, 0.0)
 
 
-def _fullest(capacity: Plan) -> Load:
+def fullest(capacity: Plan) -> Load:
     """No node is fuller than this by what pods request, whatever the plan: all that comes has its requests there.
 
     Pods may count for more than their requests, and there are at most as many as a node allows.
