@@ -57,13 +57,13 @@ def most_gained(
         bent = curvature @ (counted * counted / 2)
         taken = np.column_stack([least.taken, least.pods])
         cheapest, dearest = _beside_load(costs, problem)
-        home = dearest + steepest @ counted - bent + _ROUNDING
-        other = cheapest + np.maximum(bent + (curvature * taken) @ counted - _ROUNDING, 0.0)
-        there = float(other[costs.allowed].min(initial=np.inf))
+        leaving = dearest + steepest @ counted - bent + _ROUNDING
+        entering = cheapest + np.maximum(bent + (curvature * taken) @ counted - _ROUNDING, 0.0)
+        least_entering = float(entering[costs.allowed].min(initial=np.inf))
         rows = kind.residents
         pods = [residents.pods[number] for number in rows.tolist()]
         prices = leaving_prices(pods, residents.usage[rows], problem.policies, before)
-        gains = home[residents.nodes[rows]] - there - prices
+        gains = leaving[residents.nodes[rows]] - least_entering - prices
         is_worth = costs.allowed[residents.nodes[rows]] & (gains >= kind.policy.rescheduling.min_gain)
         saved[rows] = np.where(is_worth, np.ceil(gains), 0)
     gaining = saved > 0
@@ -82,11 +82,11 @@ def _beside_load(costs: PodCosts, problem: Problem) -> tuple[Int64s, Int64s]:
     taints = taint_toleration.untolerated_preferences(pod_class, snapshot.table)
     most_taints = int(taints.max(initial=0)) if cost.preferences is Preferences.POINTS else int(taints.any())
     comers = any(pod.signature.constraints is not None for pod in snapshot.pending)
-    own = constraints is not None and bool(constraints.preferred)
-    attracted = own or comers or affinity_weights(group.signature, snapshot.pod_index, snapshot.table) is not None
-    span = (
+    has_own = constraints is not None and bool(constraints.preferred)
+    prefers = has_own or comers or affinity_weights(group.signature, snapshot.pod_index, snapshot.table) is not None
+    most_preferred = (
         weights.taint_preference * most_taints
-        + weights.pod_affinity * attracted
+        + weights.pod_affinity * prefers
         + weights.spread * (constraints is not None)
         + weights.image_locality * bool(pod_class.images)
         + (weights.device_alternatives + weights.free_storage) * (not pod_class.fits_by_amounts)
@@ -94,7 +94,7 @@ def _beside_load(costs: PodCosts, problem: Problem) -> tuple[Int64s, Int64s]:
     ) * OMEGA
     if constraints is not None:
         pods = int(snapshot.allocatable[:, snapshot.resources.index(PODS)].max(initial=0))
-        span += pods * sum(each.suffered + each.inflicted for each in constraints.penalties)
+        most_preferred += pods * sum(each.suffered + each.inflicted for each in constraints.penalties)
     least, most = costs.written, costs.written
     if pod_class.preferred_affinity and cost.preferences is not Preferences.POINTS:
         # Scaled over the nodes that have room.
@@ -107,4 +107,4 @@ def _beside_load(costs: PodCosts, problem: Problem) -> tuple[Int64s, Int64s]:
         least, most = least + machines, most + machines
     model = costs.model
     cheapest, dearest = model.arc_range(costs.size, weights) if isinstance(model, BoundedArcs) else (1, _DEAREST)
-    return least + cheapest, most + dearest + span
+    return least + cheapest, most + dearest + most_preferred
