@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.model import GI, amounts, node, pod, snapshot
-from support.plans_with_leavers import beside, cost_of, costs_of_all_plans, keeps_shares, leaving_prices_of
+from support.plans_with_leavers import beside, cost_of, costs_of_all_plans, keeps_shares
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
@@ -119,7 +119,7 @@ def test_no_plan_with_evictions_and_moves_beats_the_bound(
     assert cluster.running is not None
     moves = cluster.running.pods if policy.rescheduling.mode is ReschedulingMode.ACT else ()
     leave, move = (may_leave(cluster), moves) if result.evictions else ([], ())
-    best = min(costs_of_all_plans(cluster, policies, leave, move, leaving_prices_of(cluster, policies)))
+    best = min(costs_of_all_plans(cluster, policies, leave, move))
     assert result.lower_bound <= best
     if result.certified:
         assert result.cost == best
@@ -205,8 +205,7 @@ def test_no_plan_within_the_order_of_queues_beats_the_bound(
         return keeps_shares(let_in, [each for each in leavers if each.priority >= highest], come)
 
     some = pods if result.evictions else ()
-    prices = leaving_prices_of(cluster, policies)
-    best = min(costs_of_all_plans(let_in, policies, some, (), prices, keeps)) + sum(held.values())
+    best = min(costs_of_all_plans(let_in, policies, some, (), keeps=keeps)) + sum(held.values())
     assert 0 < result.lower_bound <= best
     if result.certified:
         assert result.cost == best

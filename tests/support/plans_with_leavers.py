@@ -20,8 +20,6 @@ from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import RoundResult
 
-_NO_PRICES: Mapping[tuple[RunningPod, bool], int] = {}
-
 
 def priced_demands(cluster: Snapshot, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
     """The waiting pods, each with what every node costs."""
@@ -46,16 +44,17 @@ def costs_of_all_plans(
     policies: Mapping[str, Policy],
     leave: Collection[RunningPod],
     move: Collection[RunningPod],
-    prices: Mapping[tuple[RunningPod, bool], int] = _NO_PRICES,
+    prices: Mapping[tuple[RunningPod, bool], int] | None = None,
     keeps: Callable[[Collection[RunningPod], Sequence[PendingPod]], bool] = lambda _leavers, _come: True,
 ) -> Iterator[int]:
     """The cost of each plan.
 
     Args:
         leave, move: running pods that may leave, and that may move.
-        prices: of a pod that leaves, and that moves (True).
+        prices: of a pod that leaves, and that moves (True); None: those of the policies.
         keeps: whether a plan in which these leave and those come keeps the limits.
     """
+    prices = leaving_prices_of(cluster, policies) if prices is None else prices
     demands, names = priced_demands(cluster, policies), [node.name for node in cluster.table.nodes]
     pods = list(dict.fromkeys([*leave, *move]))
     ways = [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
-from support.plans_with_leavers import beside, priced_demands
+from support.plans_with_leavers import beside, leaving_prices_of, priced_demands
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.policies import Policy
@@ -57,6 +57,7 @@ def costs_of_reachable_plans(
         key: [*([""] if pod in leave else []), *((name for name in names if name != pod.node) if pod in move else ())]
         for key, pod in pods.items()
     }
+    prices = leaving_prices_of(cluster, policies)
     first: _State = (frozenset(), frozenset())
     seen, waiting = {first}, [first]
     while waiting:
@@ -65,7 +66,8 @@ def costs_of_reachable_plans(
         staying = without_leavers(cluster, leavers)
         counts = dict(placed)
         commits = [Commit(number, node, count) for (number, node), count in sorted(counts.items())]
-        yield Objective(demands, Plan(staying)).total(commits)
+        leaving = sum(prices[pod, bool(to)] for pod, to in leavers.items())
+        yield Objective(demands, Plan(staying)).total(commits) + leaving
         after = _with_placements(staying, demands, counts)
         further: list[_State] = []
         for number, demand in enumerate(demands):
