@@ -192,6 +192,7 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
         "to": "",
         "reason": "",
         "gain": 0,
+        "price": 750,
         "acts": True,
     }
     assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]

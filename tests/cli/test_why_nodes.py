@@ -50,7 +50,7 @@ def test_who_would_leave_for_a_pod() -> None:
     low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
     (entry,) = why_nodes(node("a"), low, pod("p", "3", priority=2), names=("p",))
     leaves = {"pod": "default/low", "node": "a", "kind": "Preemption", "for": ["default/p"]}
-    assert entry["evictions"] == [{**leaves, "to": "", "reason": "", "gain": 0, "acts": False}]
+    assert entry["evictions"] == [{**leaves, "to": "", "reason": "", "gain": 0, "price": 1125, "acts": False}]
     assert "nobodyLeaves" not in entry
     for waiting, why in (
         (pod("p", "3", priority=1), "no running pod has a lower priority"),
