@@ -33,7 +33,7 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 from flowcore.rules.reasons.codes import QUEUE_LIMIT
 
-ENGINE_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "engine.md"
+BOUNDS_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "bounds.md"
 
 _sizes = st.tuples(st.sampled_from((500, 1000, 2000, 4000)), st.sampled_from((0, 1, 3)))
 SPREADING = Policy(BUILT_IN.name, cost=CostPolicy("CPUMemory", CostWeights(least_requested=3, balance=0)))
@@ -212,8 +212,8 @@ def test_no_plan_within_the_order_of_queues_beats_the_bound(
 
 
 def test_the_page_has_each_note() -> None:
-    """engine.md lists the codes of what bounds do not count in full, with the words that plans are shown with."""
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", ENGINE_PAGE.read_text(), re.MULTILINE)
+    """bounds.md lists the codes of what bounds do not count in full, with the words that plans are shown with."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", BOUNDS_PAGE.read_text(), re.MULTILINE)
     assert rows == [(note.value, note.clause) for note in BoundNote]
 
 
