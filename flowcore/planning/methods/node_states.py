@@ -171,8 +171,10 @@ def _users(kinds: Sequence[PodKind], usable: Sequence[Bools]) -> Int64s:
 
 def _numbered(*columns: Int64s | Float64s | Bools) -> Int64s:
     """int64[N]: 0, 1, ...; equal where all columns are."""
-    numbers = np.zeros(len(columns[0]), dtype=np.int64)
+    order = np.lexsort(columns[::-1])
+    is_new = np.zeros(len(order), dtype=np.bool_)
     for column in columns:
-        _, place = np.unique(column, return_inverse=True)
-        _, numbers = np.unique(numbers * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+        is_new[1:] |= np.diff(column[order]) != 0
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(is_new)
     return numbers

@@ -37,17 +37,17 @@ def least_cost(
         prices: int64[pods], falling, of pods that stay out.
         capacities: of its rules, for plans in which the emptiest domain gets this number of pods less.
     """
-    domains = capacities(0)
+    domains, cheapest_first = capacities(0), np.argsort(cost, kind="stable")
     best, best_below = np.inf, 0
     for below in range(domains.rise + 1):
-        cost_below = _cheapest_plan(cost, fit_counts, prices, domains, domains.minimums)
+        cost_below = _cheapest_plan(cost, cheapest_first, fit_counts, prices, domains, domains.minimums)
         if cost_below < best:
             best, best_below = cost_below, below
         if below == domains.rise:
             break
         # All plans in which it gets still less keep these capacities.
         domains = capacities(below + 1)
-        rest = _cheapest_plan(cost, fit_counts, prices, domains, np.zeros_like(domains.minimums))
+        rest = _cheapest_plan(cost, cheapest_first, fit_counts, prices, domains, np.zeros_like(domains.minimums))
         if rest >= best or below + 1 == _MOST_MINIMUMS:
             return min(best, rest), best_below
     return best, best_below
@@ -74,15 +74,17 @@ def plan_cost(places: Int64s, prices: Int64s) -> float:
 
 
 def _cheapest_plan(
-    cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s, domains: DomainCapacities, minimums: Int64s
+    cost: Float64s | Int64s,
+    cheapest_first: Int64s,
+    fit_counts: Int64s,
+    prices: Int64s,
+    domains: DomainCapacities,
+    minimums: Int64s,
 ) -> float:
     """Its cost; infinite if domains cannot get their minimums."""
     pods = len(prices)
     most = np.minimum(np.minimum(fit_counts, domains.by_node), pods)
-    nodes = np.nonzero(most > 0)[0]
-    if not len(domains.parents) and len(nodes) > pods:
-        nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
-    nodes = nodes[np.argsort(cost[nodes], kind="stable")]
+    nodes = cheapest_first[most[cheapest_first] > 0]
     taken, domain = most[nodes], domains.domain_of[nodes]
     parents, depths = np.append(domains.parents, -1), np.append(domains.depths, 0)
     needed = np.zeros_like(taken)
