@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.constrained_snapshots import constrained_snapshots
 from support.model import amounts, node, pod, ports_clash
 from support.profiles import examples
+from support.safety import check_complete, check_gangs
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, PendingPod, Snapshot, Victim
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.replaced_pod import find_victim
-from flowcore.model.constraints import Conflict
+from flowcore.model.constraints import Conflict, Global, OneDomain
+from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -203,13 +207,11 @@ def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
     waiting = [
         instead(Victim(unschedulable_reason="no name"), pod("flawed")),
         instead(t0, pod("homeless")),
-        msgspec.structs.replace(instead(running("t", "m0"), pod("member")), gangs=("PodGroup ml/train",)),
         pod("other"),
     ]
     assert outcome(run_round(cluster([node("m0")], [], waiting))) == {
         "flawed": "no name",
         "homeless": "the pod it replaces, default/t0, is on node gone, which does not exist",
-        "member": "it belongs to PodGroup ml/train, and a pod of a gang cannot replace another pod",
         "other": "m0",
     }
 
@@ -222,6 +224,172 @@ def test_a_place_that_is_kept_is_judged_once_more() -> None:
     assert outcome(run_round(cluster([_HOSTS[0]], [place], [new]))) == {"t1": "m0"}
     cordoned = msgspec.structs.replace(_HOSTS[0], unschedulable=True)
     assert "unschedulable" in outcome(run_round(cluster([cordoned], [place], [new])))["t1"]
+
+
+# --- gangs ---
+
+_TRAIN = "PodGroup ml/train"
+
+
+def member(new: PendingPod, old: Victim | None = None) -> PendingPod:
+    """A pod of a gang, which may name a pod whose place it is to take."""
+    return msgspec.structs.replace(new, gangs=(_TRAIN,), victim=old)
+
+
+def with_gang(found: Snapshot, needs: int, **fields: Any) -> Snapshot:
+    """The snapshot with a gang that needs so many of its pods at once."""
+    return replace(found, gangs={_TRAIN: Gang(_TRAIN, needs, **fields)})
+
+
+def test_a_gang_takes_the_places_of_several() -> None:
+    """Each pod goes where the pod ran that it names, and all are carried out as one."""
+    there = [running("t0", "m0", 4000), running("t1", "m1", 4000)]
+    waiting = [member(pod("a", 4000), there[0]), member(pod("b", 4000), there[1])]
+    nodes = [node(name, 4000) for name in ("m0", "m1", "m2")]
+    result = run_round(with_gang(cluster(nodes, there, waiting), 2))
+    assert outcome(result) == {"a": "m0", "b": "m1"}
+    assert {(each.atomic_group, each.optional) for each in result.placements} == {(_TRAIN, False)}
+    assert result.cost == sum(each.price for each in result.placements) == result.lower_bound
+
+
+def test_a_gang_waits_as_a_whole_for_one_place() -> None:
+    """The reason names the pod and whose place it cannot take; the room of the others' places is everybody's."""
+    there = [running("t0", "m0", 1000), running("t1", "m1", 4000)]
+    waiting = [member(pod("a", 4000), there[0]), member(pod("b", 5000), there[1]), member(pod("c", 100))]
+    nodes = [node(name, 4000) for name in ("m0", "m1")]
+    found = outcome(run_round(with_gang(cluster(nodes, there, [*waiting, pod("other", 3000)]), 3)))
+    why = f"{_TRAIN} waits as a whole: default/b: cannot replace default/t1 on node m1: Insufficient cpu."
+    assert found == {"a": why, "b": why, "c": why, "other": "m0"}
+
+
+def test_what_a_gang_names_wrongly() -> None:
+    """A pod that may not be replaced, one that does not run yet, one that another pod names: nobody of it comes."""
+    t0 = running("t0", "m0", 1000)
+    nodes = [node("m0", 4000)]
+    dear = instead(t0, pod("dear", 1000, priority=10))
+    for waiting, why in (
+        ([member(pod("a"), Victim(unschedulable_reason="it runs not yet"))], "default/a: it runs not yet"),
+        ([member(pod("a"), running("t", "gone"))], "default/a: the pod it replaces, default/t, is on node gone"),
+        ([member(pod("a"), t0), dear], "default/a: default/dear already replaces default/t0"),
+        ([member(pod("a"), t0), member(pod("c"), t0)], "another pod of it already replaces default/t0"),
+    ):
+        found = outcome(run_round(with_gang(cluster(nodes, [t0], [*waiting, member(pod("b"))]), 2)))
+        assert f"{_TRAIN} waits as a whole: " in found["b"]
+        assert why in found["a"] == found["b"]
+
+
+def test_a_gang_that_is_not_complete_replaces_nobody() -> None:
+    """It needs more pods than wait."""
+    t0 = running("t0", "m0", 1000)
+    found = outcome(run_round(with_gang(cluster([node("m0", 4000)], [t0], [member(pod("a"), t0)]), 2)))
+    assert found == {"a": f"{_TRAIN} needs 2 pods at once, 1 waits."}
+
+
+def test_pods_that_name_nobody_take_any_node() -> None:
+    """Two take places, the third goes where there is room. Where there is none, all wait and hold nothing."""
+    there = [running("t0", "m0", 1000), running("t1", "m1", 4000)]
+    waiting = [member(pod("a", 4000), there[0]), member(pod("b", 4000), there[1]), member(pod("c", 2000))]
+    nodes = [node("m0", 4000), node("m1", 4000), node("m2", 2000)]
+    result = run_round(with_gang(cluster(nodes, there, waiting), 3))
+    assert outcome(result) == {"a": "m0", "b": "m1", "c": "m2"}
+    assert {each.atomic_group for each in result.placements} == {_TRAIN}
+    # What is free beside t0 is the place of the first; without it the third would fit there.
+    result = run_round(with_gang(cluster(nodes[:2], there, [*waiting, pod("other", 3000)]), 3))
+    found = outcome(result)
+    assert found["other"] == "m0"
+    assert found["a"] == found["b"] == found["c"]
+    assert f"2 pods of {_TRAIN} would take the places of running pods" in found["a"]
+
+
+def test_a_gang_that_loses_room_to_a_dearer_pod_leaves_its_places() -> None:
+    """Its third pod had room as the round began. The plan gives that away: nobody leaves for a gang that waits."""
+    there = [running("t0", "m0", 4000)]
+    waiting = [member(pod("a", 4000), there[0]), member(pod("c", 2000)), pod("dear", 2000, priority=1000)]
+    nodes = [node("m0", 4000), node("m1", 2000)]
+    result = run_round(with_gang(cluster(nodes, there, waiting), 2))
+    found = outcome(result)
+    assert found["dear"] == "m1"
+    assert found["a"] == found["c"] != "m0"
+    assert result.lower_bound <= result.cost
+    assert result.cost == sum(each.price for each in (*result.placements, *result.unplaced))
+
+
+def test_a_gang_needs_every_pod_that_names_one() -> None:
+    """Beyond what it needs, too. Pods that it does without come once the others have their places."""
+    there = [running("t0", "m0", 4000), running("t1", "m1", 4000)]
+    waiting = [member(pod("a", 4000), there[0]), member(pod("b", 5000), there[1]), member(pod("c", 100))]
+    nodes = [node(name, 4000) for name in ("m0", "m1", "m2")]
+    found = outcome(run_round(with_gang(cluster(nodes, there, waiting), 1)))
+    assert "default/b: cannot replace default/t1" in found["a"] == found["c"]
+    waiting[1] = member(pod("b", 4000), there[1])
+    found = outcome(run_round(with_gang(cluster(nodes, there, waiting), 1)))
+    assert (found["a"], found["b"]) == ("m0", "m1")
+    assert found["c"] == f"{_TRAIN}: the pods that it needs take the places of running pods first."
+    # Of a gang that runs already each pod is decided by itself.
+    found = outcome(run_round(with_gang(cluster(nodes, there, [waiting[0], member(pod("b", 5000), there[1])]), 0)))
+    assert (found["a"], found["b"]) == ("m0", "cannot replace default/t1 on node m1: Insufficient cpu")
+
+
+def test_pods_of_a_gang_are_judged_without_all_that_leave() -> None:
+    """Two that shun the old ones come where both leave; one that must be near an old one that leaves does not come."""
+    old = _kind("old")
+    there = [running(name, "m0", 1000, kind=old) for name in ("t0", "t1")]
+    shy = _kind("new", _apart("old", "host"))
+    waiting = [member(pod(name, 1000, kind=shy), each) for name, each in zip("ab", there, strict=True)]
+    assert outcome(run_round(with_gang(cluster(_HOSTS, there, waiting), 2))) == {"a": "m0", "b": "m0"}
+    near = InterPodConstraints(affinity=(AffinityTerm("host", _of("old"), ("default",)),))
+    waiting = [member(pod(name, 1000, kind=_kind("new", near)), each) for name, each in zip("ab", there, strict=True)]
+    found = outcome(run_round(with_gang(cluster(_HOSTS, there, waiting), 2)))
+    assert "didn't match pod affinity rules" in found["a"] == found["b"]
+    # By itself the first may come: the other old one stays.
+    assert outcome(run_round(cluster(_HOSTS, there, [instead(there[0], pod("a", kind=waiting[0].signature))]))) == {
+        "a": "m0"
+    }
+
+
+def test_room_of_a_node_is_that_of_all_that_leave_it() -> None:
+    """A large and a small one take the places of a small and a large one: what both hold is enough for both."""
+    there = [running("t0", "m0", 3000), running("t1", "m0", 1000)]
+    waiting = [member(pod("a", 1000), there[0]), member(pod("b", 3000), there[1])]
+    found = outcome(run_round(with_gang(cluster([node("m0", 4000)], there, [*waiting, pod("other", 100)]), 2)))
+    assert (found["a"], found["b"]) == ("m0", "m0")
+    assert "Insufficient cpu" in found["other"]
+
+
+def test_a_gang_keeps_to_the_domain_of_its_places() -> None:
+    """Its other pods go to the zone of the pod that is replaced; pods of two zones are no places for it."""
+    nodes = [node(f"m{at}", 2000, labels=(("zone", f"z{at // 2}"),)) for at in range(4)]
+    there = [running("t0", "m2", 2000), running("t1", "m0", 2000)]
+    waiting = [member(pod("a", 2000), there[0]), member(pod("b", 2000))]
+    found = outcome(run_round(with_gang(cluster(nodes, there, waiting), 2, topology_key="zone")))
+    assert found == {"a": "m2", "b": "m3"}
+    waiting = [member(pod("a", 2000), there[0]), member(pod("b", 2000), there[1])]
+    found = outcome(run_round(with_gang(cluster(nodes, there, waiting), 2, topology_key="zone")))
+    assert "keeps to one domain of zone" in found["a"] == found["b"]
+    found = outcome(run_round(with_gang(cluster(nodes, there, waiting), 2, topology_key="zone", domain="z1")))
+    assert f"default/b: cannot replace default/t1 on node m0: {_TRAIN} keeps to zone z1" in found["a"]
+
+
+def test_constraints_that_place_pods_together() -> None:
+    """OneDomain keeps to the zone of the place. Global counts a node once, whoever takes a place there."""
+    nodes = [node(f"m{at}", 2000, labels=(("gpu", "yes"), ("kubernetes.io/hostname", f"m{at}"), ("zone", f"z{at}"))) for at in range(3)]
+    web, t0 = _kind("web"), running("t0", "m1", 1500, kind=_kind("old"))
+    together = Policy(BUILT_IN.name, constraints=(OneDomain("one", _of("web"), "zone"),))
+    waiting = [instead(t0, pod("a", 1500, kind=web)), pod("b", 500, kind=web)]
+    assert outcome(run_round(cluster(nodes, [t0], waiting), {together.name: together})) == {"a": "m1", "b": "m1"}
+    everywhere = Policy(BUILT_IN.name, constraints=(Global("all", _of("web"), _has("gpu"), all_or_none=True),))
+    t1 = running("t1", "m1", 2000, kind=web)
+    waiting = [instead(t1, pod("a", 1500, kind=web)), pod("b", 500, kind=web)]
+    found = outcome(run_round(cluster(nodes, [t1], waiting), {everywhere.name: everywhere}))
+    assert "needs 3 pods at once, 2 wait" in found["a"] == found["b"]
+    waiting.append(pod("c", 500, kind=web))
+    found = outcome(run_round(cluster(nodes, [t1], waiting), {everywhere.name: everywhere}))
+    assert found["a"] == "m1"
+    assert {found["b"], found["c"]} == {"m0", "m2"}
+
+
+def _has(key: str) -> LabelSelector:
+    return LabelSelector((Requirement(key, "Exists", ()),))
 
 
 # --- from pods to whose place they take ---
@@ -404,6 +572,61 @@ def test_whoever_could_start_there_does(drawn: Drawn) -> None:
             without = drawn.snapshot([each for each in drawn.there if each.key != old.key])
             at = without.table.index[old.node]
             assert not run_filters(left.pod.pod_class, without, left.pod.signature).fits[at], left.reason
+
+
+@st.composite
+def gang_clusters(draw: st.DrawFn) -> Snapshot:
+    """The same with one or two gangs, of which any pods name running ones: some depend on each other."""
+    drawn = draw(clusters())
+    names = [f"PodGroup ns/g{at}" for at in range(draw(st.integers(1, 2)))]
+    choices = st.sampled_from(((), *((name,) for name in names for _ in range(2)), tuple(names)))
+    pending = tuple(msgspec.structs.replace(each, gangs=draw(choices)) for each in drawn.waiting)
+    gangs = {}
+    for name in names:
+        waiting = sum(name in each.gangs for each in pending)
+        zone, unit = draw(st.sampled_from(("", "", "zone"))), draw(st.sampled_from(("", "u")))
+        gangs[name] = Gang(name, max(0, waiting - draw(st.integers(-1, 2))), unit, zone)
+    return replace(drawn.snapshot(drawn.there), pending=pending, gangs=gangs)
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(gang_clusters())
+def test_gangs_replace_whole_or_not_at_all(snapshot: Snapshot) -> None:
+    """No gang is half-placed, each that is placed has the places of all pods that it names, and nobody gets too much.
+
+    Each of its pods passes every filter once all pods have left that are replaced, beside the whole plan.
+    """
+    result = run_round(snapshot)
+    again = run_round(snapshot)
+    assert (again.placements, again.unplaced, again.cost) == (result.placements, result.unplaced, result.cost)
+    check_complete(snapshot, result)
+    check_gangs(snapshot, result)
+    assert all(each.reason for each in result.unplaced)
+    prices = [each.price for each in (*result.placements, *result.unplaced)]
+    assert result.lower_bound <= result.cost == sum(prices)
+    on = {each.pod.key: each.node for each in result.placements}
+    for name, gang in snapshot.gangs.items():
+        members = [each for each in snapshot.pending if name in each.gangs]
+        if gang.min_placed and any(each.key in on for each in members):
+            named = {each.key: each.victim.node for each in members if each.victim is not None}
+            assert {key: on.get(key) for key in named} == named
+    gone = [each.pod.victim for each in result.placements if each.pod.victim is not None]
+    assert len({each.key for each in gone}) == len(gone), "one pod was replaced by two"
+    assert (_lacking(snapshot, result, gone) >= 0).all(), "more is given than there is"
+
+
+def _lacking(snapshot: Snapshot, result: RoundResult, gone: Sequence[Victim]) -> Int64s:
+    """int64[P, R]: what lacks of what each placed pod asks for, below 0, once those have left who are replaced."""
+    free, index = snapshot.free.copy(), snapshot.table.index
+    rows = [index[each.node] for each in result.placements]
+    asked = [snapshot.vector(each.pod.pod_class.requests) for each in result.placements]
+    for old in gone:
+        free[index[old.node]] += snapshot.vector(old.usage)
+    for row, amounts_asked in zip(rows, asked, strict=True):
+        free[row] -= amounts_asked
+    # What others overcommitted before is no concern of a pod that asks for none of it.
+    lacking = [np.minimum(free[row], 0) * (each > 0) for row, each in zip(rows, asked, strict=True)]
+    return np.array(lacking, dtype=np.int64).reshape(len(rows), len(snapshot.resources))
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -162,7 +162,7 @@ class RoundGangs:
         domain = self._domain(key, spec.topology_key) if spec.topology_key else ""
         return Gang(
             name=key.display_name,
-            min_placed=max(0, progress.missing),
+            min_placed=progress.missing + self._replaced(key) if progress.missing > 0 else 0,
             atomic_group=_atomic_group_name(spec.group) if is_asking else "",
             topology_key=spec.topology_key,
             domain=domain,
@@ -174,6 +174,12 @@ class RoundGangs:
             else (),
             placed=progress.placed if domain else 0,
         )
+
+    def _replaced(self, key: GangKey) -> int:
+        """How many of its waiting pods are to take the place of one that it has: with them it has no pod more."""
+        _, bound = self._registry.members(key)
+        waiting = (self._pending[position][0] for position in self._positions.get(key, ()))
+        return sum(f"{pod.namespace}/{pod.replaces}" in bound for pod in waiting)
 
     def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:
         """Pods of controllers that do not decide, where the gang needs fewer pods than it has.

@@ -117,13 +117,14 @@ class Round:
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
+        self._replacements = PlaceReplacements(_why_no_room)
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
             FormClaimGangs(),
             KeepQueueLimits(),
-            PlaceReplacements(),
+            self._replacements,
             SolveNetworks(seed),
             RestrictToGangDomains(),
             AssignLevels(),
@@ -378,7 +379,7 @@ class Round:
             solves=portfolio.solves,
             arcs=portfolio.arcs,
         )
-        result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = self._replacements.settle(plan_evictions(self._problem, result, candidate, relaxed))
         holds = history_after(self._problem, result, candidate.held)
         result = replace(result, placements=_with_volumes(result.placements, self._begun), holds=holds)
         result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
@@ -399,6 +400,16 @@ class Round:
         if demands:
             candidate = invert_all(self._passes, self._best_candidate())
             yield from node_prices(self._problem, demands, candidate)
+
+
+def _why_no_room(problem: Problem) -> str:
+    """Why the first plan of a problem places not all of its gangs; "": it does."""
+    problem = apply_all((RestrictToGangDomains(), AssignLevels()), problem)
+    admission = Admission(problem)
+    admission.offer(admission.by_price())
+    if admission.best.admitted.all():
+        return ""
+    return build_result(problem, admission.best, 0, relaxed=False, steps=0).unplaced[0].reason
 
 
 def _with_volumes(placements: tuple[Placement, ...], snapshot: Snapshot) -> tuple[Placement, ...]:
@@ -454,7 +465,7 @@ def run_one_by_one(
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
     columns = with_columns(snapshot)
-    passes = CompileConstraints(), CompileWorkloadKinds(), PlaceReplacements(), WithoutAtomicGroups()
+    passes = CompileConstraints(), CompileWorkloadKinds(), PlaceReplacements(None), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(columns.snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))

@@ -9,7 +9,7 @@ from typing import Final
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.planning.plan_document import PlanEviction
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned, PricesUnknown
 
 #: Bytes of a node's code in ``NodePricesEntry.codes``.
@@ -42,7 +42,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     waiting = {
         groups[placement.atomic_group]
         for placement in reply.placements
-        if victims.get(placement.pod) and placement.atomic_group >= 0
+        if placement.atomic_group >= 0 and (victims.get(placement.pod) or _replaces(request.pending[placement.pod]))
     }
     for placement in reply.placements:
         policy, group = request.policies[request.pending[placement.pod].policy], groups[placement.atomic_group]
@@ -62,6 +62,11 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
             claims.get(placement.pod) if _gets_devices(pods[placement.pod], policy) else (),
             placement.volumes,
         )
+
+
+def _replaces(entry: PendingEntry) -> bool:
+    """Whether a pod takes the place of one that has not left."""
+    return entry.victim is not None and not entry.victim.has_left
 
 
 def _gets_devices(pod: Pod, policy: Policy) -> bool:

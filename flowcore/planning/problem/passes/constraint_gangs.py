@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -38,7 +38,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         return snapshot
     constraint_by_gang: dict[str, tuple[Policy, OneDomain | Global]] = {}
     sizes: dict[str, int] = {}
-    with_victim: dict[str, None] = {}
+    replaced: dict[str, list[str]] = {}
     gangs_by_labels: dict[tuple[str, Labels], tuple[str, ...]] = {}
 
     def with_gangs(pod: PendingPod) -> PendingPod:
@@ -53,21 +53,31 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         for name in names:
             sizes[name] = sizes.get(name, 0) + 1
             if pod.victim is not None:
-                with_victim[name] = None
+                replaced.setdefault(name, []).append(pod.victim.node)
         return msgspec.structs.replace(pod, gangs=(*pod.gangs, *names)) if names else pod
 
     pending = tuple(map(with_gangs, snapshot.pending))
     gangs = {
-        name: _gang(name, sizes[name], policy, constraint, snapshot)
+        name: _gang(name, sizes[name], replaced.get(name, ()), policy, constraint, snapshot)
         for name, (policy, constraint) in constraint_by_gang.items()
     }
-    for name in with_victim:  # its namespace may differ from that of the pods that read the reason
-        reason = f"{name} has a pod that is to take another's place: that is decided for it alone"
-        gangs[name] = msgspec.structs.replace(gangs[name], unschedulable_reason=reason)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})
 
 
-def _gang(name: str, size: int, policy: Policy, constraint: OneDomain | Global, snapshot: Snapshot) -> Gang:
+def _gang(
+    name: str,
+    size: int,
+    replaced: Sequence[str],
+    policy: Policy,
+    constraint: OneDomain | Global,
+    snapshot: Snapshot,
+) -> Gang:
+    """The gang of a constraint.
+
+    Args:
+        size: how many of its pods wait.
+        replaced: nodes of the pods whose places some of them are to take.
+    """
     nodes = _nodes_with_pods(policy, constraint, snapshot)
     if isinstance(constraint, Global):
         # Nodes that have one already need none; a limit keeps further pods away from them.
@@ -75,7 +85,9 @@ def _gang(name: str, size: int, policy: Policy, constraint: OneDomain | Global, 
             node_row for node_row, node in enumerate(snapshot.table.nodes) if constraint.nodes.matches(node.labels)
         }
         lacking = matching - set(nodes.tolist())
-        return Gang(name, len(lacking), partially_placed=len(lacking) < len(matching))
+        # Who takes the place of one of them is needed beside the pods for nodes that lack one.
+        also = sum(snapshot.table.index.get(node, -1) not in lacking for node in replaced)
+        return Gang(name, len(lacking) + also, partially_placed=len(lacking) < len(matching))
     column = snapshot.table.column(constraint.topology_key)
     codes = set(column.codes[nodes].tolist()) - {-1}
     domains = sorted(column.values[code] for code in codes)

@@ -9,34 +9,116 @@ The victim runs until it has terminated, which may take long, so the rest of the
 - of each resource the larger request of the two counts as taken, and the host ports of both;
 - for constraints of others the new pod counts as running, as every placement does, and the victim as being deleted,
   which is what kube-scheduler will see: affinity and anti-affinity count it until it is gone, spread does not.
+
+Pods of a gang that name a victim are decided together, each in the cluster without the victims of all and with the
+others in their places, and the gang needs every one of them. If one has no place, the gang waits as a whole. If all
+have theirs, the gang needs so many pods less, and its other pods compete for nodes like those of any gang. Where the
+plan has no nodes for these, the gang waits as a whole, too (``settle``). Its places are held while the round decides.
+So they are held only for a gang whose other pods have room as the round begins, if nobody else comes: a gang that
+cannot start holds no room.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victim
 from flowcore.costs.model import Load
+from flowcore.model.gangs import Gang
 from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.model.resources import Amounts
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.cluster_change import ClusterChange
 from flowcore.planning.problem.problem import Problem, priced
-from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.rules.filters import run_filters
 from flowcore.rules.reasons.codes import REPLACEMENT
+from flowcore.rules.reasons.kept_domains import nodes_of_domain
+
+#: Most pods of a gang that name a victim: each is judged beside all others.
+MAX_TOGETHER = 256
+
+
+class _NoPlace(Exception):
+    """Why a unit waits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replacing:
+    """A pod that is to take the place of its victim.
+
+    Attributes:
+        price: what leaving it pending costs.
+    """
+
+    pod: PendingPod
+    victim: Victim
+    price: int
+    demand: Demand
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """The dearest pod is decided first, of equal ones the oldest."""
+        return -self.price, self.pod.created, self.pod.key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unit:
+    """Pods that take their places together: those of a gang that name a victim, or one pod by itself.
+
+    Attributes:
+        replacing: those that name a victim, by rank.
+        group: the gang, or gangs that depend on each other; None: it is one pod.
+        rest: the other pods of the group that wait, each with what leaving it pending costs.
+    """
+
+    replacing: Sequence[_Replacing]
+    group: AtomicGroup | None = None
+    rest: Sequence[tuple[PendingPod, int]] = ()
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """That of its first pod."""
+        return self.replacing[0].rank
+
+    def no_place(self, pod: PendingPod, why: str) -> _NoPlace:
+        """A pod of it has no place."""
+        if self.group is None:
+            return _NoPlace(why)
+        # A constraint may have pods of several namespaces, whose authors may not know each other's pods.
+        if len({each.pod.key.partition("/")[0] for each in self.replacing}) > 1:
+            return _NoPlace(f"{self.group.name} waits as a whole: a pod of it cannot take the place that it names")
+        return _NoPlace(f"{self.group.name} waits as a whole: {pod.key}: {why}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """A gang with places that are held while the round decides about its other pods.
+
+    Attributes:
+        prices: by key of each pod that has a place: what leaving it costs.
+        needs: by name of each of its gangs: how many other pods it needs.
+    """
+
+    prices: Mapping[str, int]
+    needs: Mapping[str, int]
 
 
 class PlaceReplacements(Pass):
     """Decides all pending pods that have a victim, the pod with the highest price first."""
 
-    def __init__(self) -> None:
+    def __init__(self, why_no_room: Callable[[Problem], str] | None) -> None:
+        """``why_no_room``: why no plan has room for all gangs of a problem; "": one has. None: no gang counts."""
+        self._why_no_room = why_no_room
         self._decided = NOTHING_DECIDED
+        self._begun: list[_Begun] = []
 
     def apply(self, problem: Problem) -> Problem:
         """The other pods, in a cluster in which new pods and their victims hold what they need."""
@@ -44,94 +126,291 @@ class PlaceReplacements(Pass):
         pending = tuple(pod for pod in snapshot.pending if pod.victim is not None)
         if not pending:
             return problem
-        others = tuple(pod for pod in snapshot.pending if pod.victim is None)
-        replacing = problem.with_snapshot(replace(snapshot, pending=pending))
-        queue = [
-            (-int(price), pod.created, pod.key, pod, pod.victim, demand)
-            for demand in replacing.demands
-            for pod, price in zip(demand.group.pods, demand.prices, strict=True)
-            if pod.victim is not None  # which is true of all, but the type checker does not know
-        ]
-        placements, unplaced, change = [], [], _TakenPlaces(snapshot)
-        for price, _, _, pod, victim, demand in sorted(queue, key=lambda entry: entry[:3]):
-            without = _without_victim(pod, victim, change)
-            if isinstance(without, str):
-                unplaced.append(Unplaced(pod, without, -price, REPLACEMENT, more_nodes_help=False))
+        others = {pod.key: pod for pod in snapshot.pending if pod.victim is None}
+        alone = problem.with_snapshot(replace(snapshot, pending=pending))
+        placements, unplaced, slack = list[Placement](), list[Unplaced](), 0
+        taken, gangs = _TakenPlaces(snapshot), dict(snapshot.gangs)
+        for unit in sorted(_units(problem, alone, gangs=self._why_no_room is not None), key=lambda unit: unit.rank):
+            group = unit.group
+            try:
+                places = _places(unit, alone, taken)
+                begun = {} if group is None else self._begin(unit, problem, taken)
+            except _NoPlace as reason:
+                why = str(reason)
+                text = why if group is None else _sentence(why)
+                unplaced += [_left(each.pod, text, each.price) for each in unit.replacing]
+                for gang in () if group is None else group.gangs:
+                    gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=why)
                 continue
-            price_there = _price(priced(replacing, demand), without, without.table.index[victim.node])
-            placements.append(Placement(pod, victim.node, price_there))
-            change.apply(pod, victim)
-        self._decided = Decided(tuple(placements), tuple(unplaced))
-        return problem.with_snapshot(change.with_both(others))
+            placements += places
+            taken.apply(unit.replacing)
+            gangs |= begun
+            text = "" if group is None else f"{group.name}: the pods that it needs take the places of running pods first."
+            for pod, price in unit.rest:
+                if not any(begun[name].min_placed for name in pod.gangs if name in begun):
+                    unplaced.append(_left(others.pop(pod.key), text, price))
+            needs = {name: gang.min_placed for name, gang in begun.items() if gang.min_placed}
+            if needs:
+                self._begun.append(_Begun({each.pod.key: each.price for each in unit.replacing}, needs))
+                slack += sum(max(0, place.price - each.price) for place, each in zip(places, unit.replacing, strict=True))
+        before = snapshot if self._begun else None
+        self._decided = Decided(tuple(placements), tuple(unplaced), slack, before)
+        return problem.with_snapshot(replace(taken.with_both(tuple(others.values())), gangs=gangs))
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with these pods, and what they cost."""
         return candidate.with_decided(self._decided)
+
+    def settle(self, result: RoundResult) -> RoundResult:
+        """The result once evictions are planned: pods of gangs that are not whole leave their places again."""
+        for begun in self._begun:
+            result = _settled(result, begun)
+        return result
+
+    def _begin(self, unit: _Unit, problem: Problem, taken: _TakenPlaces) -> dict[str, Gang]:
+        """The gangs of a unit as they are once its pods have their places.
+
+        Raises:
+            _NoPlace: its other pods have no room, or its places are in several domains.
+        """
+        assert unit.group is not None
+        name, count = unit.group.name, len(unit.replacing)
+        members: dict[str, list[_Replacing]] = defaultdict(list)
+        for each in unit.replacing:
+            for gang_name in dict.fromkeys(each.pod.gangs):
+                members[gang_name].append(each)
+        begun = {
+            gang.name: msgspec.structs.replace(
+                gang,
+                min_placed=max(0, gang.min_placed - len(members[gang.name])),
+                domain=_domain(gang, members[gang.name], problem.snapshot),
+                atomic_group=name,
+            )
+            for gang in unit.group.gangs
+        }
+        if self._why_no_room is not None and any(gang.min_placed for gang in begun.values()):
+            both = taken.copy()
+            both.apply(unit.replacing)
+            rest = both.with_both(tuple(pod for pod, _ in unit.rest))
+            why = self._why_no_room(problem.with_snapshot(replace(rest, gangs=begun)))
+            if why:
+                raise _NoPlace(f"{why.removesuffix('.')}; {pods(count)} of {name} would take the places of running pods")
+        return begun
+
+
+def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Unit]:
+    """The pods that have a victim, by what they take their places with.
+
+    Args:
+        alone: the problem of these pods alone.
+        gangs: whether gangs count.
+    """
+    replacing = {
+        pod.key: _Replacing(pod, pod.victim, int(price), demand)
+        for demand in alone.demands
+        for pod, price in zip(demand.group.pods, demand.prices, strict=True)
+        if pod.victim is not None  # which is true of all, but the type checker does not know
+    }
+    units = list[_Unit]()
+    if gangs and any(each.pod.gangs and not each.victim.has_left for each in replacing.values()):
+        # A place that is kept was planned with its gang.
+        asking = tuple(pod for pod in problem.snapshot.pending if pod.victim is None or not pod.victim.has_left)
+        together = problem.with_snapshot(replace(problem.snapshot, pending=asking))
+        members: dict[int, list[tuple[PendingPod, int]]] = defaultdict(list)
+        for demand, group_of in zip(together.demands, together.atomic_groups.group_of, strict=True):
+            for pod, price, number in zip(demand.group.pods, demand.prices.tolist(), group_of.tolist(), strict=True):
+                if number >= 0:
+                    members[number].append((pod, price))
+        for number, of_group in members.items():
+            named = [replacing.pop(pod.key) for pod, _ in of_group if pod.victim is not None]
+            named.sort(key=lambda each: each.rank)
+            if named:
+                rest = [(pod, price) for pod, price in of_group if pod.victim is None]
+                units.append(_Unit(named, together.atomic_groups.all[number], rest))
+    return [*units, *(_Unit((each,)) for each in replacing.values())]
+
+
+def _places(unit: _Unit, alone: Problem, taken: _TakenPlaces) -> list[Placement]:
+    """The places of a unit's pods.
+
+    Raises:
+        _NoPlace: one of them has none.
+    """
+    group = unit.group
+    if group is not None and group.unschedulable_reason:
+        raise _NoPlace(group.unschedulable_reason)
+    if len(unit.replacing) > MAX_TOGETHER:
+        many = f"{len(unit.replacing)} pods of it name a pod that they replace, {MAX_TOGETHER} may"
+        raise unit.no_place(unit.replacing[0].pod, many)
+    named = Counter[str]()
+    for each in unit.replacing:
+        named[each.victim.key] += 1
+        why = _why_not(each, alone.snapshot, taken)
+        if not why and named[each.victim.key] > 1:
+            why = f"another pod of it already replaces {each.victim.key}"
+        if why:
+            raise unit.no_place(each.pod, why)
+    places = list[Placement]()
+    for each, without in _without_victims(unit.replacing, taken):
+        pod, victim = each.pod, each.victim
+        verdicts, row = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
+        if not verdicts.fits[row]:
+            does = f"cannot replace {victim.key}" if victim.key else "cannot take the room that is reserved for it"
+            raise unit.no_place(pod, f"{does} on node {victim.node}: {verdicts.of_node(row)[1]}")
+        price = _price(priced(alone, each.demand), without, row)
+        places.append(Placement(pod, victim.node, price, atomic_group="" if group is None else group.name))
+    return places
+
+
+def _why_not(replacing: _Replacing, snapshot: Snapshot, taken: _TakenPlaces) -> str:
+    """Why a pod may not have its victim's place whatever filters say; "": it may."""
+    pod, victim = replacing.pod, replacing.victim
+    if victim.unschedulable_reason:
+        return victim.unschedulable_reason
+    if victim.key in taken.successor_by_victim:
+        return f"{taken.successor_by_victim[victim.key]} already replaces {victim.key}"
+    if victim.node not in snapshot.table.index:
+        return f"the pod it replaces, {victim.key}, is on node {victim.node}, which does not exist"
+    row = snapshot.table.index[victim.node]
+    for name in () if victim.has_left else pod.gangs:
+        gang = snapshot.gangs.get(name)
+        if gang is not None and gang.domain and not nodes_of_domain(gang, snapshot.table)[row]:
+            return (
+                f"cannot replace {victim.key} on node {victim.node}: {name} keeps to {gang.topology_key} {gang.domain}"
+            )
+    return ""
+
+
+def _domain(gang: Gang, replacing: Sequence[_Replacing], snapshot: Snapshot) -> str:
+    """The domain of a gang once some of its pods have their places.
+
+    Raises:
+        _NoPlace: these are in several.
+    """
+    if not gang.needs_domain or not replacing:
+        return gang.domain
+    column = snapshot.table.column(gang.topology_key)
+    codes = {int(column.codes[snapshot.table.index[each.victim.node]]) for each in replacing}
+    if len(codes) == 1 and -1 not in codes:
+        return column.values[codes.pop()]
+    raise _NoPlace(f"{gang.name} keeps to one domain of {gang.topology_key}, and the pods that it replaces do not")
+
+
+def _left(pod: PendingPod, reason: str, price: int) -> Unplaced:
+    return Unplaced(pod, reason, price, REPLACEMENT, more_nodes_help=False)
+
+
+def _settled(result: RoundResult, begun: _Begun) -> RoundResult:
+    """The result with a gang as a whole, or without any of it."""
+    others = [each for each in result.placements if each.pod.key not in begun.prices]
+    rest = [each for each in others if not begun.needs.keys().isdisjoint(each.pod.gangs)]
+    placed = Counter(name for each in rest for name in each.pod.gangs)
+    if all(placed[name] >= count for name, count in begun.needs.items()):
+        # A network may place several gangs together.
+        placements = tuple(
+            replace(each, atomic_group=rest[0].atomic_group) if each.pod.key in begun.prices else each
+            for each in result.placements
+        )
+        return replace(result, placements=placements)
+    why = next((each for each in result.unplaced if not begun.needs.keys().isdisjoint(each.pod.gangs)), None)
+    gone = [each for each in result.placements if each.pod.key in begun.prices]
+    left = [Unplaced(each.pod, "", begun.prices[each.pod.key], REPLACEMENT, more_nodes_help=False) for each in gone]
+    if why is not None:
+        left = [replace(each, reason=why.reason, code=why.code, more_nodes_help=why.more_nodes_help) for each in left]
+    cost = result.cost + sum(each.price for each in left) - sum(each.price for each in gone)
+    return replace(result, placements=tuple(others), unplaced=(*result.unplaced, *left), cost=cost)
+
+
+def _without_victims(replacing: Sequence[_Replacing], taken: _TakenPlaces) -> Iterator[tuple[_Replacing, Snapshot]]:
+    """Each pod, and the cluster without the victims of all of them and with the others in their places."""
+    change = taken.without([each.victim for each in replacing])
+    return ((each, beside.snapshot()) for each, beside in _beside_others(replacing, change, taken.snapshot))
+
+
+def _beside_others(
+    replacing: Sequence[_Replacing], change: ClusterChange, snapshot: Snapshot
+) -> Iterator[tuple[_Replacing, ClusterChange]]:
+    """Each of these, and a change with all others in their places: by halves, so that few changes are copied."""
+    if len(replacing) == 1:
+        yield replacing[0], change
+        return
+    half = len(replacing) // 2
+    for these, others in ((replacing[:half], replacing[half:]), (replacing[half:], replacing[:half])):
+        beside = change.copy()
+        for each in others:
+            beside.come(each.pod, snapshot.table.index[each.victim.node], snapshot.vector(each.pod.pod_class.requests))
+        yield from _beside_others(these, beside, snapshot)
 
 
 class _TakenPlaces:
     """The cluster with new pods in their places and with victims that have not left yet.
 
     Attributes:
+        snapshot: the cluster without new pods.
         successor_by_victim: keys of victims and of the pods that take their places.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot, self._change = snapshot, ClusterChange(snapshot)
+        self.snapshot, self._change = snapshot, ClusterChange(snapshot)
         self.successor_by_victim: dict[str, str] = {}
 
-    def apply(self, pod: PendingPod, victim: Victim) -> None:
-        """The pod has the place of its victim."""
-        row, pod_class = self._snapshot.table.index[victim.node], pod.pod_class
-        more = np.maximum(self._snapshot.vector(pod_class.requests) - self._row(victim.usage), 0)
-        counted = np.maximum(np.array(pod_class.non_zero_requests) - victim.non_zero_usage, 0)
-        self._change.come(pod, row, more, counted)
+    def copy(self) -> _TakenPlaces:
+        """An independent copy."""
+        copied = _TakenPlaces(self.snapshot)
+        copied._change, copied.successor_by_victim = self._change.copy(), dict(self.successor_by_victim)
+        return copied
+
+    def apply(self, replacing: Sequence[_Replacing]) -> None:
+        """Pods have the places of their victims: on each node the larger request of all of both counts."""
+        index = self.snapshot.table.index
+        spare: dict[int, Int64s] = {}
+        for each in replacing:
+            row, held = index[each.victim.node], self._held(each.victim)
+            before = spare.get(row, np.zeros_like(held))
+            spare[row] = np.minimum(before, MAX_AMOUNT - held) + held
         added, removed = self._change.index_changes
-        removed.append((victim.node, victim.signature))
-        if not victim.has_left:
-            added.append((victim.node, msgspec.structs.replace(victim.signature, deleting=True)))
-            self.successor_by_victim[victim.key] = pod.key
+        for each in replacing:
+            victim, row = each.victim, index[each.victim.node]
+            asked = np.append(self.snapshot.vector(each.pod.pod_class.requests), each.pod.pod_class.non_zero_requests)
+            more = np.maximum(asked - spare[row], 0)
+            spare[row] = np.maximum(spare[row] - asked, 0)
+            self._change.come(each.pod, row, more[:-2], more[-2:])
+            removed.append((victim.node, victim.signature))
+            if not victim.has_left:
+                added.append((victim.node, msgspec.structs.replace(victim.signature, deleting=True)))
+                self.successor_by_victim[victim.key] = each.pod.key
 
     def with_both(self, pending: tuple[PendingPod, ...]) -> Snapshot:
-        """The snapshot with both: of each resource the larger request counts."""
-        is_changed = bool(self._change.index_changes[0])
-        return replace(self._change.snapshot() if is_changed else self._snapshot, pending=pending)
+        """The snapshot with both: of each resource the larger request counts. Victims leave for nobody else."""
+        if not self._change.index_changes[0]:
+            return replace(self.snapshot, pending=pending)
+        running = self.snapshot.running
+        if running is not None:
+            stay = tuple(pod for pod in running.pods if pod.key not in self.successor_by_victim)
+            running = replace(running, pods=stay)
+        return replace(self._change.snapshot(), pending=pending, running=running)
 
-    def without(self, victim: Victim) -> Snapshot | None:
-        """The snapshot without one more victim and with no pod in its place; None: its node does not exist."""
-        row = self._snapshot.table.index.get(victim.node)
-        if row is None:
-            return None
+    def without(self, victims: Sequence[Victim]) -> ClusterChange:
+        """The cluster without these victims too, and with no pod in their places."""
         change = ClusterChange(self._change.snapshot())
-        # Where a sum was capped it is unknown what is left without the victim.
-        usage = np.where(change.used[row] < MAX_AMOUNT, self._row(victim.usage), 0)
-        change.leave(victim.signature, row, usage, victim.non_zero_usage, victim.host_ports, victim.volumes)
-        return change.snapshot()
+        for victim in victims:
+            row, held = self.snapshot.table.index[victim.node], self._held(victim)
+            # Where a sum was capped it is unknown what is left without the victim.
+            usage = np.where(change.used[row] < MAX_AMOUNT, held[:-2], 0)
+            change.leave(victim.signature, row, usage, held[-2:], victim.host_ports, victim.volumes)
+        return change
 
-    def _row(self, usage: Amounts) -> Int64s:
-        """int64[R]: what a victim uses, of the resources of the snapshot."""
-        names = self._snapshot.resources
-        return self._snapshot.vector(tuple((name, amount) for name, amount in usage if name in names))
-
-
-def _without_victim(pod: PendingPod, victim: Victim, change: _TakenPlaces) -> Snapshot | str:
-    """The cluster without the victim if the new pod may have its place, else why it may not."""
-    if victim.unschedulable_reason:
-        return victim.unschedulable_reason
-    if pod.gangs and not victim.has_left:
-        return f"it belongs to {pod.gangs[0]}, and a pod of a gang cannot replace another pod"
-    if victim.key in change.successor_by_victim:
-        return f"{change.successor_by_victim[victim.key]} already replaces {victim.key}"
-    without = change.without(victim)
-    if without is None:
-        return f"the pod it replaces, {victim.key}, is on node {victim.node}, which does not exist"
-    verdicts, row = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
-    if verdicts.fits[row]:
-        return without
-    does = f"cannot replace {victim.key}" if victim.key else "cannot take the room that is reserved for it"
-    return f"{does} on node {victim.node}: {verdicts.of_node(row)[1]}"
+    def _held(self, victim: Victim) -> Int64s:
+        """int64[R + 2]: what a victim uses, of the resources of the snapshot, and what it counts for in costs."""
+        names = self.snapshot.resources
+        usage = self.snapshot.vector(tuple((name, amount) for name, amount in victim.usage if name in names))
+        return np.append(usage, victim.non_zero_usage)
 
 
 def _price(demand: Demand, without: Snapshot, row: int) -> int:
     load = Load.of(without, demand.potential.utilisation).at(np.array([row], dtype=np.int64))
     return int(demand.arc[row]) + int(demand.potential.increase(load, demand.size)[0])
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."

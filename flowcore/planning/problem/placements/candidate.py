@@ -85,6 +85,6 @@ class Candidate:
             (*before.placements, *more.placements),
             (*before.unplaced, *more.unplaced),
             before.slack + more.slack,
-            more.before if before.before is None else before.before,
+            before.before if more.before is None else more.before,
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)

@@ -36,6 +36,18 @@ class ClusterChange:
         self._coming: list[tuple[Volumes, str]] = []
         self._freed: dict[int, set[ClaimVolume | Disk]] = {}
 
+    def copy(self) -> ClusterChange:
+        """An independent copy."""
+        copied = ClusterChange(self._before, self._volumes)
+        copied.used, copied._assumed = self.used.copy(), self._assumed.copy()
+        copied._ports, copied._takers = dict(self._ports), list(self._takers)
+        copied._numa = None if self._numa is None else self._numa.copy()
+        come, left = self.index_changes
+        copied.index_changes = list(come), list(left)
+        copied._coming = list(self._coming)
+        copied._freed = {row: set(volumes) for row, volumes in self._freed.items()}
+        return copied
+
     def leave(
         self,
         signature: PodSignature,
