@@ -66,6 +66,10 @@ def outcome(result: RoundResult) -> dict[str, str]:
     return placed | {each.pod.key.removeprefix("default/"): each.reason for each in result.unplaced}
 
 
+def _prices(result: RoundResult) -> list[int]:
+    return [each.price for each in result.placements] + [each.price for each in result.unplaced]
+
+
 def test_figures_4_and_5() -> None:
     """T1 replaces T0 on M0: it goes there and nowhere else, although M0 is full and M1 has room."""
     t0 = running("t0", "m0", 4000)
@@ -311,7 +315,7 @@ def test_a_gang_that_loses_room_to_a_dearer_pod_leaves_its_places() -> None:
     assert found["dear"] == "m1"
     assert found["a"] == found["c"] != "m0"
     assert result.lower_bound <= result.cost
-    assert result.cost == sum(each.price for each in (*result.placements, *result.unplaced))
+    assert result.cost == sum(_prices(result))
 
 
 def test_a_gang_needs_every_pod_that_names_one() -> None:
@@ -372,7 +376,10 @@ def test_a_gang_keeps_to_the_domain_of_its_places() -> None:
 
 def test_constraints_that_place_pods_together() -> None:
     """OneDomain keeps to the zone of the place. Global counts a node once, whoever takes a place there."""
-    nodes = [node(f"m{at}", 2000, labels=(("gpu", "yes"), ("kubernetes.io/hostname", f"m{at}"), ("zone", f"z{at}"))) for at in range(3)]
+    nodes = [
+        node(f"m{at}", 2000, labels=(("gpu", "yes"), ("kubernetes.io/hostname", f"m{at}"), ("zone", f"z{at}")))
+        for at in range(3)
+    ]
     web, t0 = _kind("web"), running("t0", "m1", 1500, kind=_kind("old"))
     together = Policy(BUILT_IN.name, constraints=(OneDomain("one", _of("web"), "zone"),))
     waiting = [instead(t0, pod("a", 1500, kind=web)), pod("b", 500, kind=web)]
@@ -524,7 +531,7 @@ def test_no_plan_counts_on_a_pod_that_has_not_left(drawn: Drawn) -> None:
         each.pod.key for each in (*result.placements, *result.unplaced)
     )
     assert all(each.reason for each in result.unplaced)
-    prices = [each.price for each in result.placements] + [each.price for each in result.unplaced]
+    prices = _prices(result)
     assert result.lower_bound <= result.cost == sum(prices)
 
     replacing = [each for each in result.placements if each.pod.victim is not None]
@@ -602,7 +609,7 @@ def test_gangs_replace_whole_or_not_at_all(snapshot: Snapshot) -> None:
     check_complete(snapshot, result)
     check_gangs(snapshot, result)
     assert all(each.reason for each in result.unplaced)
-    prices = [each.price for each in (*result.placements, *result.unplaced)]
+    prices = _prices(result)
     assert result.lower_bound <= result.cost == sum(prices)
     on = {each.pod.key: each.node for each in result.placements}
     for name, gang in snapshot.gangs.items():

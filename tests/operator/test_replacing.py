@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,15 @@ from support.fake_cluster.eviction_scene import EvictionScene, sized
 from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.reservations.events import ObjectSet
 from thalweg_operator.reservations.victims.victims import EVICTION_TIMEOUT
 
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import STEERED_NAME
+from flowcore.model.selectors import LabelSelector, Requirement
 
 BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
 
@@ -397,6 +403,159 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
         assert key in scene.bound or reservation.victims
+
+
+# --- gangs ---
+
+
+def gang_scene(scheduler: str = "thalweg", *, names: dict[str, str] | None = None, cpu: int = 1000) -> EvictionScene:
+    """Three nodes with an old pod each, and a gang of three new ones; by default two of them name an old one.
+
+    Args:
+        names: by name of the new pod the old one that it names.
+        cpu: of the new pods.
+    """
+    scene, named = EvictionScene(), {"g0": "t0", "g1": "t1"} if names is None else names
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=3))
+    for at in range(3):
+        scene.node(f"m{at}")
+    for name in {*named.values()}:
+        scene.pod(name, 1000, node_name=name.replace("t", "m"))
+    for at in range(3):
+        replaces = named.get(f"g{at}")
+        scene.pod(f"g{at}", cpu, scheduler_name=scheduler, gang=gang, replaces=replaces)
+    return scene
+
+
+@BOTH
+async def test_a_gang_comes_once_all_have_left(scheduler: str) -> None:
+    """All are asked for first: then they leave one after the other, and nobody is bound before the last has gone."""
+    scene = gang_scene(scheduler)
+    await scene.turn()
+    assert [each.pod.name for each in scene.asked] == ["t1"]
+    assert all(each.write.dry_run for each in scene.asked)
+    assert sorted(scene.answer_evictions()) == ["t0", "t1"]
+    scene.gone("t0")
+    await scene.turn()
+    assert not scene.bound
+    scene.gone("t1")
+    await scene.turn()
+    scene.now += 1.0  # kube-scheduler asks about none of them, so they are nominated
+    scene.tick()
+    assert scene.bound == {"ns/g0": "m0", "ns/g1": "m1", "ns/g2": "m2"}
+
+
+async def test_a_gang_of_which_one_cannot_come_evicts_nobody() -> None:
+    """All are told for whom they wait, and that lasts until the place will do."""
+    scene = gang_scene(names={"g0": "t0", "g1": "t1"})
+    scene.node("m1", 900)
+    await scene.turn()
+    assert not scene.asked
+    why = "Gang ns/g waits as a whole: ns/g1: cannot replace ns/t1 on node m1: Insufficient cpu."
+    assert {scene.told[f"g{at}"] for at in range(3)} == {why}
+    scene.node("m1", 1000)
+    await scene.turn()
+    assert sorted(scene.answer_evictions()) == ["t0", "t1"]
+
+
+async def test_a_gang_of_which_one_finds_no_node_evicts_nobody() -> None:
+    """The pod that names nobody has no room: nobody leaves for the others, and small pods get what is free."""
+    scene = gang_scene()
+    scene.node("m2", unschedulable=True)
+    await scene.turn()
+    assert not scene.asked
+    assert not scene.state.reservations
+    assert "2 pods of" in scene.told["g0"]
+    assert "would take the places of running pods" in scene.told["g2"]
+
+
+async def test_a_refused_eviction_keeps_the_others_where_they_are() -> None:
+    """The first that is asked for really is one that may be refused: the dry runs of the others came before."""
+    scene = gang_scene()
+    await scene.turn()
+    (dry_run,) = scene.asked
+    dry_run.refused("it would violate the pod's disruption budget")
+    await scene.turn()
+    assert not scene.evictions()
+    assert "disruption budget" in scene.told["g1"]
+    scene.end_evictions()
+    scene.now += EVICTION_TIMEOUT + 1
+    scene.tick()
+    assert not scene.evictions()
+    assert not scene.state.reservations
+
+
+async def test_a_budget_for_fewer_than_a_gang_replaces() -> None:
+    """It lets one leave, and two are to: nobody does, and the pods are told. Once it lets two leave, both do."""
+    scene = gang_scene()
+    for name in ("t0", "t1"):
+        scene.change(name, labels=(("app", "old"),))
+    budget = DisruptionBudget("ns", "old", LabelSelector((Requirement("app", "In", ("old",)),)), allowed=1)
+    scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, budget))
+    await scene.turn()
+    assert not scene.asked
+    assert "PodDisruptionBudget ns/old lets 1 of 2 pods leave" in scene.told["g0"]
+    scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, msgspec.structs.replace(budget, allowed=2)))
+    await scene.turn()
+    assert sorted(scene.answer_evictions()) == ["t0", "t1"]
+
+
+async def test_a_gang_loses_a_pod_before_anybody_leaves() -> None:
+    """It is not whole any more: nobody leaves for the others."""
+    scene = gang_scene()
+    await scene.turn()
+    scene.gone("g2")
+    assert not scene.answer_evictions()
+    await scene.turn()
+    assert not scene.evictions()
+    assert not scene.state.reservations
+
+
+async def test_a_running_gang_is_replaced_pod_by_pod() -> None:
+    """A new pod of a gang that runs names one of its pods: that needs no other pod."""
+    scene = EvictionScene()
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    for at in range(2):
+        scene.node(f"m{at}")
+        scene.pod(f"t{at}", 1000, node_name=f"m{at}", gang=gang)
+    scene.pod("g0", 1000, gang=gang, replaces="t0")
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/g0": "m0"}
+
+
+async def test_a_gang_that_lacks_a_pod_is_not_whole_with_one_in_the_place_of_another() -> None:
+    """One of two runs, and the new pod takes its place: two are needed then, and one waits."""
+    scene = EvictionScene()
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    scene.node("m0")
+    scene.node("m1")
+    scene.pod("t0", 1000, node_name="m0", gang=gang)
+    scene.pod("g0", 1000, gang=gang, replaces="t0")
+    await scene.turn()
+    assert not scene.asked
+    assert "needs 2 pods at once, 1 waits" in scene.told["g0"]
+    scene.pod("g1", 1000, gang=gang)
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/g0": "m0", "ns/g1": "m1"}
+
+
+async def test_a_gang_whose_old_pods_are_gone_is_placed_like_any_other() -> None:
+    """As after a restart: some have left, one terminates still. Nothing that has left is waited for."""
+    scene = gang_scene()
+    scene.gone("t0")
+    scene.change("t1", deleting=True)
+    await scene.turn()
+    assert not scene.asked
+    assert not scene.bound
+    scene.gone("t1")
+    await scene.turn()
+    assert set(scene.bound) == {"ns/g0", "ns/g1", "ns/g2"}
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from flowcore.planning.declared_networks.network_classes import (
 )
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import fill
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
@@ -111,7 +112,8 @@ class SolveNetworks(Pass):
             problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
         before = None if len(networks) == 1 and not others else problem.snapshot
-        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before)
+        notes = () if before is None else (BoundNote.NETWORKS,)
+        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before, notes)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
 

@@ -107,14 +107,14 @@ def _bounded(
     Args:
         first: of the first part.
     """
-    beside_networks = candidate.decided.before is not None
-    bound, notes = planned.lower_bound, problem.bound_notes(relaxed=bool(relaxed), networks=beside_networks)
+    decided = candidate.decided.notes
+    bound, notes = planned.lower_bound, problem.bound_notes(relaxed=bool(relaxed), decided=decided)
     if planned.evictions and planned.placements is not first.placements:
         # The bound of the first part is of plans in which nobody leaves, or for gain only and after them.
         least = candidate.decided.least_cost
         bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
         # Where pods wait the round in fractions is solved with the room of those that may leave.
-        notes = problem.bound_notes(relaxed=bool(relaxed or planned.unplaced), networks=beside_networks)
+        notes = problem.bound_notes(relaxed=bool(relaxed or planned.unplaced), decided=decided)
         notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
     gained = acting.most_gained() if planned.evictions else 0
     return planned.bounded_by(bound, (*notes, BoundNote.GAINS) if gained else notes, gained)

@@ -159,17 +159,17 @@ class Problem:
         """The cost matrix without held capacity; lower bounds hold for that."""
         return self.cost_matrix
 
-    def bound_notes(self, *, relaxed: bool, networks: bool) -> tuple[BoundNote, ...]:
+    def bound_notes(self, *, relaxed: bool, decided: Sequence[BoundNote]) -> tuple[BoundNote, ...]:
         """What a bound of plans without evictions does not count in full.
 
         Args:
             relaxed: whether the problem was solved in fractions, which gives prices of room; flows give those of pods
                 that all count for the same.
-            networks: see ``notes_of``.
+            decided: see ``notes_of``.
         """
         alone = not relaxed and any((demand.counted != self.demands[0].counted).any() for demand in self.demands)
         rules = [demand.constraints for demand in self.demands]
-        return notes_of(rules, alone=alone, gangs=bool(self.atomic_groups.all), networks=networks)
+        return notes_of(rules, alone=alone, gangs=bool(self.atomic_groups.all), decided=decided)
 
     @cached_property
     def required(self) -> Int64s:

@@ -72,7 +72,7 @@ def build_result(
         is_short = any(unplaced_counts(candidate.commits, problem.demands))
         beside = partial(bound_beside, problem, decided.before, is_short=is_short)
         bound = problem.say("The bound of the cost", beside, 0)
-    notes = partial(problem.bound_notes, relaxed=relaxed, networks=decided.before is not None)
+    notes = partial(problem.bound_notes, relaxed=relaxed, decided=decided.notes)
     return RoundResult(
         generation=problem.snapshot.generation,
         placements=(*decided.placements, *placements),

@@ -51,7 +51,7 @@ _CLAUSES = {
 
 
 def notes_of(
-    rules: Sequence[TopologyConstraints], *, alone: bool, gangs: bool, networks: bool
+    rules: Sequence[TopologyConstraints], *, alone: bool, gangs: bool, decided: Sequence[BoundNote] = ()
 ) -> tuple[BoundNote, ...]:
     """The parts of a round without evictions that its bound does not count in full.
 
@@ -59,7 +59,7 @@ def notes_of(
         rules: of each demand.
         alone: whether the bound knows no prices of room.
         gangs: whether pods are placed together or not at all.
-        networks: whether declared networks decide about some pods beside others.
+        decided: parts of what passes decided before the rest.
     """
     parts = {
         BoundNote.ALONE: alone,
@@ -67,9 +67,8 @@ def notes_of(
         BoundNote.RULES: any(each.constrained for each in rules),
         BoundNote.PREFERENCES: any(each.soft_constraints is not None for each in rules),
         BoundNote.GANGS: gangs,
-        BoundNote.NETWORKS: networks,
     }
-    return tuple(note for note, is_there in parts.items() if is_there)
+    return (*(note for note, is_there in parts.items() if is_there), *decided)
 
 
 def sentence(codes: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victi
 from flowcore.costs.model import Load
 from flowcore.model.gangs import Gang
 from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
@@ -131,30 +132,29 @@ class PlaceReplacements(Pass):
         placements, unplaced, slack = list[Placement](), list[Unplaced](), 0
         taken, gangs = _TakenPlaces(snapshot), dict(snapshot.gangs)
         for unit in sorted(_units(problem, alone, gangs=self._why_no_room is not None), key=lambda unit: unit.rank):
-            group = unit.group
             try:
                 places = _places(unit, alone, taken)
-                begun = {} if group is None else self._begin(unit, problem, taken)
+                begun = {} if unit.group is None else self._begin(unit, unit.group, problem, taken)
             except _NoPlace as reason:
                 why = str(reason)
-                text = why if group is None else _sentence(why)
+                text = why if unit.group is None else _sentence(why)
                 unplaced += [_left(each.pod, text, each.price) for each in unit.replacing]
-                for gang in () if group is None else group.gangs:
+                for gang in () if unit.group is None else unit.group.gangs:
                     gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=why)
                 continue
             placements += places
             taken.apply(unit.replacing)
             gangs |= begun
-            text = "" if group is None else f"{group.name}: the pods that it needs take the places of running pods first."
-            for pod, price in unit.rest:
-                if not any(begun[name].min_placed for name in pod.gangs if name in begun):
-                    unplaced.append(_left(others.pop(pod.key), text, price))
+            for pod, price, text in _late(unit, begun):
+                del others[pod.key]
+                unplaced.append(_left(pod, text, price))
             needs = {name: gang.min_placed for name, gang in begun.items() if gang.min_placed}
             if needs:
                 self._begun.append(_Begun({each.pod.key: each.price for each in unit.replacing}, needs))
-                slack += sum(max(0, place.price - each.price) for place, each in zip(places, unit.replacing, strict=True))
-        before = snapshot if self._begun else None
-        self._decided = Decided(tuple(placements), tuple(unplaced), slack, before)
+                dearer = zip(places, self._begun[-1].prices.values(), strict=True)
+                slack += sum(max(0, place.price - price) for place, price in dearer)
+        before, notes = (snapshot, (BoundNote.DECIDED,)) if self._begun else (None, ())
+        self._decided = Decided(tuple(placements), tuple(unplaced), slack, before, notes)
         return problem.with_snapshot(replace(taken.with_both(tuple(others.values())), gangs=gangs))
 
     def invert(self, candidate: Candidate) -> Candidate:
@@ -167,35 +167,46 @@ class PlaceReplacements(Pass):
             result = _settled(result, begun)
         return result
 
-    def _begin(self, unit: _Unit, problem: Problem, taken: _TakenPlaces) -> dict[str, Gang]:
+    def _begin(self, unit: _Unit, group: AtomicGroup, problem: Problem, taken: _TakenPlaces) -> dict[str, Gang]:
         """The gangs of a unit as they are once its pods have their places.
 
         Raises:
             _NoPlace: its other pods have no room, or its places are in several domains.
         """
-        assert unit.group is not None
-        name, count = unit.group.name, len(unit.replacing)
         members: dict[str, list[_Replacing]] = defaultdict(list)
         for each in unit.replacing:
-            for gang_name in dict.fromkeys(each.pod.gangs):
-                members[gang_name].append(each)
+            for name in dict.fromkeys(each.pod.gangs):
+                members[name].append(each)
         begun = {
             gang.name: msgspec.structs.replace(
                 gang,
                 min_placed=max(0, gang.min_placed - len(members[gang.name])),
                 domain=_domain(gang, members[gang.name], problem.snapshot),
-                atomic_group=name,
+                atomic_group=group.name,
             )
-            for gang in unit.group.gangs
+            for gang in group.gangs
         }
         if self._why_no_room is not None and any(gang.min_placed for gang in begun.values()):
             both = taken.copy()
             both.apply(unit.replacing)
-            rest = both.with_both(tuple(pod for pod, _ in unit.rest))
-            why = self._why_no_room(problem.with_snapshot(replace(rest, gangs=begun)))
+            rest = replace(both.with_both(tuple(pod for pod, _ in unit.rest)), gangs=begun)
+            why = self._why_no_room(problem.with_snapshot(rest))
             if why:
-                raise _NoPlace(f"{why.removesuffix('.')}; {pods(count)} of {name} would take the places of running pods")
+                would = f"{pods(len(unit.replacing))} of {group.name} would take the places of running pods"
+                raise _NoPlace(f"{why.removesuffix('.')}; {would}")
         return begun
+
+
+def _late(unit: _Unit, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingPod, int, str]]:
+    """Pods of a unit that its gangs do without, what leaving each costs, and why they wait: they come later.
+
+    Args:
+        begun: the gangs once the unit has its places. Pods of those that need more come with these.
+    """
+    for pod, price in unit.rest:
+        names = [name for name in pod.gangs if name in begun]
+        if not any(begun[name].min_placed for name in names):
+            yield pod, price, _sentence(f"{names[0]}: the pods that it needs take the places of running pods first")
 
 
 def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Unit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
@@ -31,12 +32,14 @@ class Decided:
     Attributes:
         slack: by how much they may cost more than the least that is possible.
         before: the cluster as it was before them, where the rest of the round may cost less without them; else None.
+        notes: what the bound of the rest does not count in full then.
     """
 
     placements: tuple[Placement, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     slack: int = 0
     before: Snapshot | None = field(default=None, compare=False)
+    notes: tuple[BoundNote, ...] = ()
 
     @property
     def cost(self) -> int:
@@ -86,5 +89,6 @@ class Candidate:
             (*before.unplaced, *more.unplaced),
             before.slack + more.slack,
             before.before if more.before is None else more.before,
+            (*before.notes, *more.notes),
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)

@@ -13,6 +13,7 @@ round again, which judges them by every filter as things are then; only then are
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -165,7 +166,32 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)
         return
-    _ask(state, members, staying)
+    short = "" if _any_leaves(ledger, members[0]) else _short_budget(state, staying)
+    if not short:
+        _ask(state, members, staying)
+        return
+    for record in staying:
+        if record.problem != short:
+            record.problem = short
+            for key in sorted(record.for_pods):
+                _tell(state, ledger.reservations[key], short)
+
+
+def _short_budget(state: VictimsState, staying: Sequence[VictimRecord]) -> str:
+    """Which budget lets some of the pods that are replaced together leave now, and not all of them; "": none.
+
+    The dry run of each would pass. A budget that lets nobody leave is the API server's to name.
+    """
+    budgets = state.cluster.budgets
+    replaced = [record.pod for record in staying if record.departure is Departure.REPLACEMENT]
+    counts = Counter(
+        key for pod in replaced for key in budgets.of(pod) if pod.name not in budgets.objects[key].disrupted
+    )
+    for key, count in sorted(counts.items()):
+        allowed = budgets.objects[key].allowed
+        if 0 < allowed < count:
+            return f"PodDisruptionBudget {key} lets {allowed} of {count} pods leave"
+    return ""
 
 
 def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRecord]) -> None:
