@@ -139,3 +139,26 @@ async def test_by_default_only_pods_of_the_same_controller(scene: ClusterScenari
     assert await count(scene.operator, "thalweg_evictions_total") == before
     await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     assert await scene.node_of("t1") == "m0"
+
+
+async def test_a_gang_takes_the_places_of_two(scene: ClusterScenario) -> None:
+    """Two of its pods name running ones, and the third needs a node: until it comes nobody leaves."""
+    await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
+    await scene.nodes("m0", "m1", cpu="4")
+    for name in ("t0", "t1"):
+        await scene.create(name, "4", scheduler=SCHEDULER_NAME)
+        await runs(scene, name)
+    gang = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "3"}
+    for name, old in (("g0", "t0"), ("g1", "t1"), ("g2", "")):
+        replaces = instead_of(old)["annotations"] if old else {}
+        await scene.create(name, "3", scheduler=SCHEDULER_NAME, annotations={**gang, **replaces})
+    await scene.reason_of("g0", "2 pods of", "would take the places of running pods")
+    assert not await gone(scene, "t0")
+    assert not await gone(scene, "t1")
+    await scene.nodes("m2", cpu="4")
+    places = await scene.nodes_of("g0", "g1", "g2", within=60)
+    olds = {"m0", "m1"}
+    assert places["g2"] == "m2"
+    assert {places["g0"], places["g1"]} == olds
+    assert await gone(scene, "t0")
+    assert await gone(scene, "t1")
