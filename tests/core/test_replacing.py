@@ -303,6 +303,7 @@ def test_pods_that_name_nobody_take_any_node() -> None:
     assert found["other"] == "m0"
     assert found["a"] == found["b"] == found["c"]
     assert f"2 pods of {_TRAIN} would take the places of running pods" in found["a"]
+    assert all(each.more_nodes_help for each in result.unplaced)
 
 
 def test_a_gang_that_loses_room_to_a_dearer_pod_leaves_its_places() -> None:

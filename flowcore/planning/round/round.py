@@ -48,7 +48,7 @@ from flowcore.planning.problem.passes import (
 )
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.result import Placement, RoundResult, without_columns
+from flowcore.planning.problem.result import Placement, RoundResult, Unplaced, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill, history_after
 from flowcore.planning.round.build_result import build_result
@@ -117,7 +117,7 @@ class Round:
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
-        self._replacements = PlaceReplacements(_why_no_room)
+        self._replacements = PlaceReplacements(_first_left)
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),
@@ -402,14 +402,14 @@ class Round:
             yield from node_prices(self._problem, demands, candidate)
 
 
-def _why_no_room(problem: Problem) -> str:
-    """Why the first plan of a problem places not all of its gangs; "": it does."""
+def _first_left(problem: Problem) -> Unplaced | None:
+    """A pod that a quick plan of a problem leaves since it does not place all gangs; None: it does."""
     problem = apply_all((RestrictToGangDomains(), AssignLevels()), problem)
     admission = Admission(problem)
     admission.offer(admission.by_price())
     if admission.best.admitted.all():
-        return ""
-    return build_result(problem, admission.best, 0, relaxed=False, steps=0).unplaced[0].reason
+        return None
+    return build_result(problem, admission.best, 0, relaxed=False, steps=0).unplaced[0]
 
 
 def _with_volumes(placements: tuple[Placement, ...], snapshot: Snapshot) -> tuple[Placement, ...]:

@@ -40,7 +40,7 @@ from flowcore.planning.problem.placements.cluster_change import ClusterChange
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.rules.filters import run_filters
-from flowcore.rules.reasons.codes import REPLACEMENT
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, REPLACEMENT
 from flowcore.rules.reasons.kept_domains import nodes_of_domain
 
 #: Most pods of a gang that name a victim: each is judged beside all others.
@@ -48,7 +48,11 @@ MAX_TOGETHER = 256
 
 
 class _NoPlace(Exception):
-    """Why a unit waits."""
+    """Why a unit waits, and all of its group with it."""
+
+    def __init__(self, text: str, code: str = REPLACEMENT, *, more_nodes_help: bool = False) -> None:
+        super().__init__(text)
+        self.text, self.code, self.more_nodes_help = text, code, more_nodes_help
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,9 +119,9 @@ class _Begun:
 class PlaceReplacements(Pass):
     """Decides all pending pods that have a victim, the pod with the highest price first."""
 
-    def __init__(self, why_no_room: Callable[[Problem], str] | None) -> None:
-        """``why_no_room``: why no plan has room for all gangs of a problem; "": one has. None: no gang counts."""
-        self._why_no_room = why_no_room
+    def __init__(self, first_left: Callable[[Problem], Unplaced | None] | None) -> None:
+        """``first_left``: a pod that a problem leaves since not all of its gangs have room. None: no gang counts."""
+        self._first_left = first_left
         self._decided = NOTHING_DECIDED
         self._begun: list[_Begun] = []
 
@@ -131,23 +135,22 @@ class PlaceReplacements(Pass):
         alone = problem.with_snapshot(replace(snapshot, pending=pending))
         placements, unplaced, slack = list[Placement](), list[Unplaced](), 0
         taken, gangs = _TakenPlaces(snapshot), dict(snapshot.gangs)
-        for unit in sorted(_units(problem, alone, gangs=self._why_no_room is not None), key=lambda unit: unit.rank):
+        for unit in sorted(_units(problem, alone, gangs=self._first_left is not None), key=lambda unit: unit.rank):
             try:
                 places = _places(unit, alone, taken)
                 begun = {} if unit.group is None else self._begin(unit, unit.group, problem, taken)
-            except _NoPlace as reason:
-                why = str(reason)
-                text = why if unit.group is None else _sentence(why)
-                unplaced += [_left(each.pod, text, each.price) for each in unit.replacing]
-                for gang in () if unit.group is None else unit.group.gangs:
-                    gangs[gang.name] = msgspec.structs.replace(gang, unschedulable_reason=why)
+            except _NoPlace as why:
+                text = why.text if unit.group is None else _sentence(why.text)
+                for pod, price in (*((each.pod, each.price) for each in unit.replacing), *unit.rest):
+                    others.pop(pod.key, None)
+                    unplaced.append(Unplaced(pod, text, price, why.code, why.more_nodes_help))
                 continue
             placements += places
             taken.apply(unit.replacing)
             gangs |= begun
             for pod, price, text in _late(unit, begun):
                 del others[pod.key]
-                unplaced.append(_left(pod, text, price))
+                unplaced.append(Unplaced(pod, text, price, REPLACEMENT, more_nodes_help=False))
             needs = {name: gang.min_placed for name, gang in begun.items() if gang.min_placed}
             if needs:
                 self._begun.append(_Begun({each.pod.key: each.price for each in unit.replacing}, needs))
@@ -186,14 +189,15 @@ class PlaceReplacements(Pass):
             )
             for gang in group.gangs
         }
-        if self._why_no_room is not None and any(gang.min_placed for gang in begun.values()):
+        if self._first_left is not None and any(gang.min_placed for gang in begun.values()):
             both = taken.copy()
             both.apply(unit.replacing)
             rest = replace(both.with_both(tuple(pod for pod, _ in unit.rest)), gangs=begun)
-            why = self._why_no_room(problem.with_snapshot(rest))
-            if why:
+            left = self._first_left(problem.with_snapshot(rest))
+            if left is not None:
                 would = f"{pods(len(unit.replacing))} of {group.name} would take the places of running pods"
-                raise _NoPlace(f"{why.removesuffix('.')}; {would}")
+                text = f"{left.reason.removesuffix('.')}; {would}"
+                raise _NoPlace(text, left.code, more_nodes_help=left.more_nodes_help)
         return begun
 
 
@@ -249,7 +253,7 @@ def _places(unit: _Unit, alone: Problem, taken: _TakenPlaces) -> list[Placement]
     """
     group = unit.group
     if group is not None and group.unschedulable_reason:
-        raise _NoPlace(group.unschedulable_reason)
+        raise _NoPlace(group.unschedulable_reason, GANG_INCOMPLETE)
     if len(unit.replacing) > MAX_TOGETHER:
         many = f"{len(unit.replacing)} pods of it name a pod that they replace, {MAX_TOGETHER} may"
         raise unit.no_place(unit.replacing[0].pod, many)
@@ -307,10 +311,6 @@ def _domain(gang: Gang, replacing: Sequence[_Replacing], snapshot: Snapshot) -> 
     raise _NoPlace(f"{gang.name} keeps to one domain of {gang.topology_key}, and the pods that it replaces do not")
 
 
-def _left(pod: PendingPod, reason: str, price: int) -> Unplaced:
-    return Unplaced(pod, reason, price, REPLACEMENT, more_nodes_help=False)
-
-
 def _settled(result: RoundResult, begun: _Begun) -> RoundResult:
     """The result with a gang as a whole, or without any of it."""
     others = [each for each in result.placements if each.pod.key not in begun.prices]
@@ -323,11 +323,10 @@ def _settled(result: RoundResult, begun: _Begun) -> RoundResult:
             for each in result.placements
         )
         return replace(result, placements=placements)
-    why = next((each for each in result.unplaced if not begun.needs.keys().isdisjoint(each.pod.gangs)), None)
+    # They wait for what the first of the others waits for.
+    why = next(each for each in result.unplaced if not begun.needs.keys().isdisjoint(each.pod.gangs))
     gone = [each for each in result.placements if each.pod.key in begun.prices]
-    left = [Unplaced(each.pod, "", begun.prices[each.pod.key], REPLACEMENT, more_nodes_help=False) for each in gone]
-    if why is not None:
-        left = [replace(each, reason=why.reason, code=why.code, more_nodes_help=why.more_nodes_help) for each in left]
+    left = [Unplaced(each.pod, why.reason, begun.prices[each.pod.key], why.code, why.more_nodes_help) for each in gone]
     cost = result.cost + sum(each.price for each in left) - sum(each.price for each in gone)
     return replace(result, placements=tuple(others), unplaced=(*result.unplaced, *left), cost=cost)
 
