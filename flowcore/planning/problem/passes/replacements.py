@@ -56,7 +56,7 @@ class _NoPlace(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Replacing:
+class _NewPod:
     """A pod that is to take the place of its victim.
 
     Attributes:
@@ -75,30 +75,30 @@ class _Replacing:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Unit:
+class _Together:
     """Pods that take their places together: those of a gang that name a victim, or one pod by itself.
 
     Attributes:
-        replacing: those that name a victim, by rank.
+        new_pods: those that name a victim, by rank.
         group: the gang, or gangs that depend on each other; None: it is one pod.
         rest: the other pods of the group that wait, each with what leaving it pending costs.
     """
 
-    replacing: Sequence[_Replacing]
+    new_pods: Sequence[_NewPod]
     group: AtomicGroup | None = None
     rest: Sequence[tuple[PendingPod, int]] = ()
 
     @property
     def rank(self) -> tuple[int, float, str]:
         """That of its first pod."""
-        return self.replacing[0].rank
+        return self.new_pods[0].rank
 
     def no_place(self, pod: PendingPod, why: str) -> _NoPlace:
         """A pod of it has no place."""
         if self.group is None:
             return _NoPlace(why)
         # A constraint may have pods of several namespaces, whose authors may not know each other's pods.
-        if len({each.pod.key.partition("/")[0] for each in self.replacing}) > 1:
+        if len({each.pod.key.partition("/")[0] for each in self.new_pods}) > 1:
             return _NoPlace(f"{self.group.name} waits as a whole: a pod of it cannot take the place that it names")
         return _NoPlace(f"{self.group.name} waits as a whole: {pod.key}: {why}")
 
@@ -141,19 +141,19 @@ class PlaceReplacements(Pass):
                 begun = {} if unit.group is None else self._begin(unit, unit.group, problem, taken)
             except _NoPlace as why:
                 text = why.text if unit.group is None else _sentence(why.text)
-                for pod, price in (*((each.pod, each.price) for each in unit.replacing), *unit.rest):
+                for pod, price in (*((each.pod, each.price) for each in unit.new_pods), *unit.rest):
                     others.pop(pod.key, None)
                     unplaced.append(Unplaced(pod, text, price, why.code, why.more_nodes_help))
                 continue
             placements += places
-            taken.apply(unit.replacing)
+            taken.apply(unit.new_pods)
             gangs |= begun
             for pod, price, text in _late(unit, begun):
                 del others[pod.key]
                 unplaced.append(Unplaced(pod, text, price, REPLACEMENT, more_nodes_help=False))
             needs = {name: gang.min_placed for name, gang in begun.items() if gang.min_placed}
             if needs:
-                self._begun.append(_Begun({each.pod.key: each.price for each in unit.replacing}, needs))
+                self._begun.append(_Begun({each.pod.key: each.price for each in unit.new_pods}, needs))
                 dearer = zip(places, self._begun[-1].prices.values(), strict=True)
                 slack += sum(max(0, place.price - price) for place, price in dearer)
         before, notes = (snapshot, (BoundNote.DECIDED,)) if self._begun else (None, ())
@@ -170,16 +170,16 @@ class PlaceReplacements(Pass):
             result = _settled(result, begun)
         return result
 
-    def _begin(self, unit: _Unit, group: AtomicGroup, problem: Problem, taken: _TakenPlaces) -> dict[str, Gang]:
+    def _begin(self, unit: _Together, group: AtomicGroup, problem: Problem, taken: _TakenPlaces) -> dict[str, Gang]:
         """The gangs of a unit as they are once its pods have their places.
 
         Raises:
             _NoPlace: its other pods have no room, or its places are in several domains.
         """
-        members: dict[str, list[_Replacing]] = defaultdict(list)
-        for each in unit.replacing:
-            for name in dict.fromkeys(each.pod.gangs):
-                members[name].append(each)
+        members: dict[str, list[_NewPod]] = defaultdict(list)
+        for new_pod in unit.new_pods:
+            for name in dict.fromkeys(new_pod.pod.gangs):
+                members[name].append(new_pod)
         begun = {
             gang.name: msgspec.structs.replace(
                 gang,
@@ -191,17 +191,17 @@ class PlaceReplacements(Pass):
         }
         if self._first_left is not None and any(gang.min_placed for gang in begun.values()):
             both = taken.copy()
-            both.apply(unit.replacing)
+            both.apply(unit.new_pods)
             rest = replace(both.with_both(tuple(pod for pod, _ in unit.rest)), gangs=begun)
             left = self._first_left(problem.with_snapshot(rest))
             if left is not None:
-                would = f"{pods(len(unit.replacing))} of {group.name} would take the places of running pods"
+                would = f"{pods(len(unit.new_pods))} of {group.name} would take the places of running pods"
                 text = f"{left.reason.removesuffix('.')}; {would}"
                 raise _NoPlace(text, left.code, more_nodes_help=left.more_nodes_help)
         return begun
 
 
-def _late(unit: _Unit, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingPod, int, str]]:
+def _late(unit: _Together, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingPod, int, str]]:
     """Pods of a unit that its gangs do without, what leaving each costs, and why they wait: they come later.
 
     Args:
@@ -213,21 +213,21 @@ def _late(unit: _Unit, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingPod, 
             yield pod, price, _sentence(f"{names[0]}: the pods that it needs take the places of running pods first")
 
 
-def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Unit]:
+def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Together]:
     """The pods that have a victim, by what they take their places with.
 
     Args:
         alone: the problem of these pods alone.
         gangs: whether gangs count.
     """
-    replacing = {
-        pod.key: _Replacing(pod, pod.victim, int(price), demand)
+    new_pods = {
+        pod.key: _NewPod(pod, pod.victim, int(price), demand)
         for demand in alone.demands
         for pod, price in zip(demand.group.pods, demand.prices, strict=True)
         if pod.victim is not None  # which is true of all, but the type checker does not know
     }
-    units = list[_Unit]()
-    if gangs and any(each.pod.gangs and not each.victim.has_left for each in replacing.values()):
+    units = list[_Together]()
+    if gangs and any(each.pod.gangs and not each.victim.has_left for each in new_pods.values()):
         # A place that is kept was planned with its gang.
         asking = tuple(pod for pod in problem.snapshot.pending if pod.victim is None or not pod.victim.has_left)
         together = problem.with_snapshot(replace(problem.snapshot, pending=asking))
@@ -237,15 +237,15 @@ def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Unit]:
                 if number >= 0:
                     members[number].append((pod, price))
         for number, of_group in members.items():
-            named = [replacing.pop(pod.key) for pod, _ in of_group if pod.victim is not None]
+            named = [new_pods.pop(pod.key) for pod, _ in of_group if pod.victim is not None]
             named.sort(key=lambda each: each.rank)
             if named:
                 rest = [(pod, price) for pod, price in of_group if pod.victim is None]
-                units.append(_Unit(named, together.atomic_groups.all[number], rest))
-    return [*units, *(_Unit((each,)) for each in replacing.values())]
+                units.append(_Together(named, together.atomic_groups.all[number], rest))
+    return [*units, *(_Together((each,)) for each in new_pods.values())]
 
 
-def _places(unit: _Unit, alone: Problem, taken: _TakenPlaces) -> list[Placement]:
+def _places(unit: _Together, alone: Problem, taken: _TakenPlaces) -> list[Placement]:
     """The places of a unit's pods.
 
     Raises:
@@ -254,32 +254,32 @@ def _places(unit: _Unit, alone: Problem, taken: _TakenPlaces) -> list[Placement]
     group = unit.group
     if group is not None and group.unschedulable_reason:
         raise _NoPlace(group.unschedulable_reason, GANG_INCOMPLETE)
-    if len(unit.replacing) > MAX_TOGETHER:
-        many = f"{len(unit.replacing)} pods of it name a pod that they replace, {MAX_TOGETHER} may"
-        raise unit.no_place(unit.replacing[0].pod, many)
+    if len(unit.new_pods) > MAX_TOGETHER:
+        many = f"{len(unit.new_pods)} pods of it name a pod that they replace, {MAX_TOGETHER} may"
+        raise unit.no_place(unit.new_pods[0].pod, many)
     named = Counter[str]()
-    for each in unit.replacing:
-        named[each.victim.key] += 1
-        why = _why_not(each, alone.snapshot, taken)
-        if not why and named[each.victim.key] > 1:
-            why = f"another pod of it already replaces {each.victim.key}"
+    for new_pod in unit.new_pods:
+        named[new_pod.victim.key] += 1
+        why = _why_not(new_pod, alone.snapshot, taken)
+        if not why and named[new_pod.victim.key] > 1:
+            why = f"another pod of it already replaces {new_pod.victim.key}"
         if why:
-            raise unit.no_place(each.pod, why)
+            raise unit.no_place(new_pod.pod, why)
     places = list[Placement]()
-    for each, without in _without_victims(unit.replacing, taken):
-        pod, victim = each.pod, each.victim
+    for new_pod, without in _without_victims(unit.new_pods, taken):
+        pod, victim = new_pod.pod, new_pod.victim
         verdicts, row = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
         if not verdicts.fits[row]:
             does = f"cannot replace {victim.key}" if victim.key else "cannot take the room that is reserved for it"
             raise unit.no_place(pod, f"{does} on node {victim.node}: {verdicts.of_node(row)[1]}")
-        price = _price(priced(alone, each.demand), without, row)
+        price = _price(priced(alone, new_pod.demand), without, row)
         places.append(Placement(pod, victim.node, price, atomic_group="" if group is None else group.name))
     return places
 
 
-def _why_not(replacing: _Replacing, snapshot: Snapshot, taken: _TakenPlaces) -> str:
+def _why_not(new_pod: _NewPod, snapshot: Snapshot, taken: _TakenPlaces) -> str:
     """Why a pod may not have its victim's place whatever filters say; "": it may."""
-    pod, victim = replacing.pod, replacing.victim
+    pod, victim = new_pod.pod, new_pod.victim
     if victim.unschedulable_reason:
         return victim.unschedulable_reason
     if victim.key in taken.successor_by_victim:
@@ -296,16 +296,16 @@ def _why_not(replacing: _Replacing, snapshot: Snapshot, taken: _TakenPlaces) -> 
     return ""
 
 
-def _domain(gang: Gang, replacing: Sequence[_Replacing], snapshot: Snapshot) -> str:
+def _domain(gang: Gang, new_pods: Sequence[_NewPod], snapshot: Snapshot) -> str:
     """The domain of a gang once some of its pods have their places.
 
     Raises:
         _NoPlace: these are in several.
     """
-    if not gang.needs_domain or not replacing:
+    if not gang.needs_domain or not new_pods:
         return gang.domain
     column = snapshot.table.column(gang.topology_key)
-    codes = {int(column.codes[snapshot.table.index[each.victim.node]]) for each in replacing}
+    codes = {int(column.codes[snapshot.table.index[each.victim.node]]) for each in new_pods}
     if len(codes) == 1 and -1 not in codes:
         return column.values[codes.pop()]
     raise _NoPlace(f"{gang.name} keeps to one domain of {gang.topology_key}, and the pods that it replaces do not")
@@ -331,24 +331,28 @@ def _settled(result: RoundResult, begun: _Begun) -> RoundResult:
     return replace(result, placements=tuple(others), unplaced=(*result.unplaced, *left), cost=cost)
 
 
-def _without_victims(replacing: Sequence[_Replacing], taken: _TakenPlaces) -> Iterator[tuple[_Replacing, Snapshot]]:
+def _without_victims(new_pods: Sequence[_NewPod], taken: _TakenPlaces) -> Iterator[tuple[_NewPod, Snapshot]]:
     """Each pod, and the cluster without the victims of all of them and with the others in their places."""
-    change = taken.without([each.victim for each in replacing])
-    return ((each, beside.snapshot()) for each, beside in _beside_others(replacing, change, taken.snapshot))
+    change = taken.without([each.victim for each in new_pods])
+    return ((each, beside.snapshot()) for each, beside in _beside_others(new_pods, change, taken.snapshot))
 
 
 def _beside_others(
-    replacing: Sequence[_Replacing], change: ClusterChange, snapshot: Snapshot
-) -> Iterator[tuple[_Replacing, ClusterChange]]:
+    new_pods: Sequence[_NewPod], change: ClusterChange, snapshot: Snapshot
+) -> Iterator[tuple[_NewPod, ClusterChange]]:
     """Each of these, and a change with all others in their places: by halves, so that few changes are copied."""
-    if len(replacing) == 1:
-        yield replacing[0], change
+    if len(new_pods) == 1:
+        yield new_pods[0], change
         return
-    half = len(replacing) // 2
-    for these, others in ((replacing[:half], replacing[half:]), (replacing[half:], replacing[:half])):
+    half = len(new_pods) // 2
+    for these, others in ((new_pods[:half], new_pods[half:]), (new_pods[half:], new_pods[:half])):
         beside = change.copy()
-        for each in others:
-            beside.come(each.pod, snapshot.table.index[each.victim.node], snapshot.vector(each.pod.pod_class.requests))
+        for new_pod in others:
+            beside.come(
+                new_pod.pod,
+                snapshot.table.index[new_pod.victim.node],
+                snapshot.vector(new_pod.pod.pod_class.requests),
+            )
         yield from _beside_others(these, beside, snapshot)
 
 
@@ -370,25 +374,27 @@ class _TakenPlaces:
         copied._change, copied.successor_by_victim = self._change.copy(), dict(self.successor_by_victim)
         return copied
 
-    def apply(self, replacing: Sequence[_Replacing]) -> None:
+    def apply(self, new_pods: Sequence[_NewPod]) -> None:
         """Pods have the places of their victims: on each node the larger request of all of both counts."""
         index = self.snapshot.table.index
         spare: dict[int, Int64s] = {}
-        for each in replacing:
-            row, held = index[each.victim.node], self._held(each.victim)
+        for new_pod in new_pods:
+            row, held = index[new_pod.victim.node], self._held(new_pod.victim)
             before = spare.get(row, np.zeros_like(held))
             spare[row] = np.minimum(before, MAX_AMOUNT - held) + held
         added, removed = self._change.index_changes
-        for each in replacing:
-            victim, row = each.victim, index[each.victim.node]
-            asked = np.append(self.snapshot.vector(each.pod.pod_class.requests), each.pod.pod_class.non_zero_requests)
+        for new_pod in new_pods:
+            victim, row = new_pod.victim, index[new_pod.victim.node]
+            asked = np.append(
+                self.snapshot.vector(new_pod.pod.pod_class.requests), new_pod.pod.pod_class.non_zero_requests
+            )
             more = np.maximum(asked - spare[row], 0)
             spare[row] = np.maximum(spare[row] - asked, 0)
-            self._change.come(each.pod, row, more[:-2], more[-2:])
+            self._change.come(new_pod.pod, row, more[:-2], more[-2:])
             removed.append((victim.node, victim.signature))
             if not victim.has_left:
                 added.append((victim.node, msgspec.structs.replace(victim.signature, deleting=True)))
-                self.successor_by_victim[victim.key] = each.pod.key
+                self.successor_by_victim[victim.key] = new_pod.pod.key
 
     def with_both(self, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The snapshot with both: of each resource the larger request counts. Victims leave for nobody else."""
