@@ -10,6 +10,10 @@ CP-SAT, which may move pods in any order and onto room that other moves make. `q
 `urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if
 all come at once, and if one comes after the other. `gain`: rounds on 5,000 nodes with 50,000 running pods in which
 nobody waits and no move gains, by a policy that moves pods for gain and by one that does not.
+
+`moves`: 12,500 nodes of four sizes, crowded unevenly by 150,000 pods of 200 sizes that may all move for gain, without
+limits: what the moves of a round save, beside the most that any plan saves as its lower bound says; `gap` is the
+difference as a part of what all pods cost.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 import msgspec
+import numpy as np
 from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from ortools.sat.python import cp_model
@@ -29,6 +34,10 @@ from rich.table import Table
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
+from flowcore.costs import MODELS
+from flowcore.costs.model import Load, counted_amounts
+from flowcore.costs.potential import mean_size
+from flowcore.costs.scale import OMEGA
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
@@ -44,7 +53,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.verdicts import VerdictCache
 
-PARTS = ("cpu", "gang", "quiet", "urgent", "gain")
+PARTS = ("cpu", "gang", "quiet", "urgent", "gain", "moves")
 GPU = "nvidia.com/gpu"
 _MOST = 100_000
 _ACTS = msgspec.structs.replace(
@@ -58,7 +67,13 @@ _GANG, _GPUS = 8, 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement; ``fewest``: moves that any plan needs, None where nobody asked."""
+    """One measurement.
+
+    Attributes:
+        fewest: moves that any plan needs; None: nobody asked.
+        saved, at_most: by moves for gain, and by those of any plan; None: nobody asked.
+        gap: what that leaves, as a part of what all running pods cost.
+    """
 
     part: str
     case: str
@@ -68,6 +83,9 @@ class Row:
     moved: int
     seconds: float
     fewest: int | None = None
+    saved: int | None = None
+    at_most: int | None = None
+    gap: float | None = None
 
 
 def _running(name: str, node: str, amounts: dict[str, int], priority: int, *, moves: bool) -> RunningPod:
@@ -302,9 +320,52 @@ def _settled(nodes: int) -> Snapshot:
     return _snapshot(table, running, [])
 
 
+def moves(nodes: int) -> Row:
+    """A round in which everything may move for gain."""
+    draw, gi = random.Random(1), 2**30
+    shapes = ((16_000, 64 * gi), (32_000, 128 * gi), (64_000, 256 * gi), (64_000, 512 * gi))
+    table = []
+    for at in range(nodes):
+        cpu, memory = draw.choice(shapes)
+        table.append(Node(f"n{at:05}", allocatable=(("cpu", cpu), ("memory", memory), ("pods", 110))))
+    sizes = [
+        {"cpu": draw.choice((250, 500, 1_000, 2_000, 4_000)) + 10 * kind, "memory": draw.choice((1, 2, 4, 8, 16)) * gi}
+        for kind in range(200)
+    ]
+    classes = [PodClass(requests=tuple(sorted(size.items()))) for size in sizes]
+    free = [dict(node.allocatable) for node in table]
+    weights = [draw.random() ** 2 + 0.05 for _ in table]
+    running: list[RunningPod] = []
+    for at in draw.choices(range(nodes), weights, k=36 * nodes):
+        kind = draw.randrange(len(sizes))
+        size, room = sizes[kind], free[at]
+        if len(running) == 12 * nodes or room["pods"] < 1 or any(amount > room[name] for name, amount in size.items()):
+            continue
+        free[at] = {name: amount - size.get(name, 1) for name, amount in room.items()}
+        pod = _running(f"r{len(running)}", table[at].name, size, 0, moves=True)
+        running.append(msgspec.structs.replace(pod, pod_class=classes[kind], owner=f"owner {kind}"))
+    snapshot = _snapshot(table, sorted(running, key=lambda pod: pod.node), [])
+    rescheduling = msgspec.structs.replace(
+        _ACTS.rescheduling, reasons=(ReschedulingReason.GAIN,), lost_work=LostWork.IGNORE, startup=30, per_round=10**6,
+        per_hour=10**6, per_namespace=10**6,
+    )  # fmt: skip
+    policies = {BUILT_IN.name: msgspec.structs.replace(_ACTS, rescheduling=rescheduling)}
+    cache = VerdictCache.of(snapshot)
+    before = time.process_time()
+    result = run_round(snapshot, policies, cache=cache)
+    seconds = time.process_time() - before
+    row = _row("moves", f"{nodes:,} nodes, {len(running):,} running pods", result, seconds)
+    saved, at_most = -result.cost, -result.lower_bound
+    load, model = Load.of(snapshot), MODELS[BUILT_IN.cost.model]
+    unit = mean_size([counted_amounts(each) for each in classes], [1] * len(classes), [load])
+    all_cost = int(model.potential(load, np.array(unit), BUILT_IN.cost.weights).sum()) + OMEGA * len(running)
+    return replace(row, saved=saved, at_most=at_most, gap=(at_most - saved) / (all_cost - saved))
+
+
 @click.command()
 @click.option("--only", type=click.Choice(PARTS), help="One part.")
 @click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(min=50), help="Of cpu, urgent, gain.")
+@click.option("--moves-nodes", default=12_500, show_default=True, type=click.IntRange(min=10), help="Of part moves.")
 @click.option("--gang-nodes", default=30, show_default=True, type=click.IntRange(min=10), help="Of part gang.")
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Clusters of part gang.")
 @click.option("--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), help="Of part quiet.")
@@ -312,7 +373,16 @@ def _settled(nodes: int) -> Snapshot:
     "-n", "--repeat", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds of parts cpu and gain."
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(only: str | None, nodes: int, gang_nodes: int, seeds: int, rounds: int, repeat: int, output: str) -> None:
+def main(
+    only: str | None,
+    nodes: int,
+    moves_nodes: int,
+    gang_nodes: int,
+    seeds: int,
+    rounds: int,
+    repeat: int,
+    output: str,
+) -> None:
     """Measures rounds that may evict and move."""
     parts = PARTS if only is None else (only,)
     rows: list[Row] = []
@@ -326,16 +396,20 @@ def main(only: str | None, nodes: int, gang_nodes: int, seeds: int, rounds: int,
         rows += urgent(nodes // 5, repeat)
     if "gain" in parts:
         rows += gain(nodes, repeat)
+    if "moves" in parts:
+        rows.append(moves(moves_nodes))
     if output == "json":
         click.echo(msgspec.json.encode({"conditions": conditions(), "rows": [asdict(row) for row in rows]}))
         return
     table = Table(title="Running pods")
-    for column in ("part", "case", "placed", "left", "preempted", "moved", "fewest", "CPU s a round"):
+    for column in ("part", "case", "placed", "left", "preempted", "moved", "fewest", "saved", "gap", "CPU s a round"):
         table.add_column(column, justify="left" if column in ("part", "case") else "right")
     for row in rows:
         fewest = "" if row.fewest is None else str(row.fewest)
         counts = (str(count) for count in (row.placed, row.left, row.preempted, row.moved))
-        table.add_row(row.part, row.case, *counts, fewest, f"{row.seconds:.4f}")
+        saved = "" if row.saved is None else f"{row.saved:,} of at most {row.at_most:,}"
+        gap = "" if row.gap is None else f"{row.gap:.1%}"
+        table.add_row(row.part, row.case, *counts, fewest, saved, gap, f"{row.seconds:.4f}")
     console.print(table)
     print_conditions(conditions())
 

@@ -88,7 +88,7 @@ def preferences(
     for part in ClaimCosts.of(pod_class, snapshot, passing, weights).parts:
         cost += part.begun
     if weights.idle_resources:
-        cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
+        cost[offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
     return cost
 
 
@@ -128,7 +128,7 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
     return replaced
 
 
-def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+def offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     """bool[N]: nodes that offer an extended resource that the pod does not request."""
     asked = {name for name, _ in pod_class.requests}
     offers = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -10,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.all_plans import all_plans
 from support.eviction_clusters import node, running, snapshot, waiting
+from support.eviction_safety import check_evictions
 from support.plans_with_leavers import priced_demands
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.costs import MODELS
+from flowcore.costs import MODELS, Load, NodePotential
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -200,3 +202,46 @@ def test_who_leaves_is_free_where_no_policy_governs_it() -> None:
     cluster = snapshot([node(f"n{at}", 8) for at in range(3)], pods, [waiting("urgent", 8, priority=5)], policy=other)
     result = run_round(cluster, policies)
     assert [each.price for each in result.evictions] == [0]
+
+
+def _many(nodes: int, policy: Policy) -> Snapshot:
+    """Half of the nodes are nearly full, the others empty."""
+    pods = [running(f"p{at}-{each}", f"n{at}", 1, owner=f"o{at}") for at in range(nodes // 2) for each in range(8)]
+    return snapshot([node(f"n{at}", 9) for at in range(nodes)], pods, [], policy=policy)
+
+
+def _nodes_cost(cluster: Snapshot, policy: Policy) -> int:
+    """The potential of all nodes, for pods of one size."""
+    load = Load.of(cluster)
+    size = load.taken[0] / load.pods[0]
+    return int(NodePotential.of(MODELS[policy.cost.model], policy.cost, tuple(size.tolist())).values(load).sum())
+
+
+@pytest.mark.parametrize("model", ["CPUMemory", "LoadSpreading"])
+def test_many_pods_move_in_a_round(model: str) -> None:
+    """The nodes are even afterwards, the gains add up to what they cost less, and the bound is near."""
+    most = 10_000
+    limits = dict.fromkeys(("per_round", "per_hour", "per_node", "per_namespace", "per_owner"), most)
+    policy = gaining(CostPolicy(model), startup=0, min_gain=1, **limits)
+    cluster = _many(100, policy)
+    result = run_round(cluster, {policy.name: policy})
+    check_evictions(cluster, result, {policy.name: policy})
+    assert len(result.evictions) == 200
+    after = Counter(pod.node for pod in cluster.running.pods) if cluster.running is not None else Counter[str]()
+    for move in result.evictions:
+        after.update({move.pod.node: -1, move.to: 1})
+    assert set(after.values()) == {4}
+    assert sum(each.gain for each in result.evictions) == _nodes_cost(cluster, policy) - _nodes_cost(
+        result.after, policy
+    )
+    assert result.lower_bound >= 1.1 * result.cost
+
+
+def test_limits_hold_where_many_pods_move() -> None:
+    """No more leave a node, and none beyond the round's limit: those that gain most come first."""
+    policy = gaining(CostPolicy(), startup=0, min_gain=1, per_round=30, per_node=2, per_owner=100, per_namespace=100)
+    cluster = _many(40, policy)
+    result = run_round(cluster, {policy.name: policy})
+    check_evictions(cluster, result, {policy.name: policy})
+    assert len(result.evictions) == 30
+    assert max(Counter(each.pod.node for each in result.evictions).values()) <= 2

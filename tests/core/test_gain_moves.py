@@ -39,7 +39,7 @@ from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod, Ru
 from flowcore.model.usage import MAX_FUTURE
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 from flowcore.planning.evictions.moves.move_prices import move_prices
-from flowcore.planning.evictions.moves.running_costs import MOST_KINDS, MovableKind
+from flowcore.planning.evictions.moves.running_costs import MOST_KINDS, MovableKind, RunningCosts
 from flowcore.planning.problem.result import Eviction
 from flowcore.planning.round import Round, RoundResult, run_round
 
@@ -399,13 +399,13 @@ def test_no_tenant_uses_up_all_looks(why: str) -> None:
 def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round looks at so many kinds and no more, at those of another namespace in each, and in the end at all."""
     kinds_seen: list[MovableKind] = []
-    look = MovableKind.apparent_gains
+    look = RunningCosts.kinds
 
-    def counted(kind: MovableKind, *args: Any) -> Any:
-        kinds_seen.append(kind)
-        return look(kind, *args)
+    def counted(costs: RunningCosts, *args: Any) -> Any:
+        kinds_seen[:] = look(costs, *args)
+        return kinds_seen
 
-    monkeypatch.setattr(MovableKind, "apparent_gains", counted)
+    monkeypatch.setattr(RunningCosts, "kinds", counted)
     policy = gaining()
     many = [running(f"p{number}", "n0", 1000 + number) for number in range(2 * MOST_KINDS)]
     other = msgspec.structs.replace(running("other", "n0", 1), namespace="other")

@@ -58,6 +58,8 @@ class LimitRoom:
     def change(self, queue: str, amounts: Float64s, *, now: bool = True) -> None:
         """Room below limits comes free, or is taken where amounts are below zero; ``now``: before any pod leaves."""
         rows = self.rows(queue)
+        if not len(rows):
+            return
         self.left[rows] += amounts
         if not now:
             self.awaited[rows] += amounts

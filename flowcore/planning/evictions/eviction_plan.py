@@ -262,9 +262,13 @@ class _EvictionRound:
             return 0
         costs = self._movers.destinations.costs
         everybody = np.arange(residents.running_count)
-        emptied = costs.terminating.gone_from(with_residents(self._problem.snapshot, residents, everybody))
-        kinds = costs.kinds(np.nonzero(gaining)[0], costs.terminating.gone_from(self._state.snapshot()))
-        return most_gained(self._problem, residents, self._movers, kinds, emptied)
+        problem, after = self._problem, costs.terminating.gone_from(self._state.snapshot())
+        emptied = costs.terminating.gone_from(with_residents(problem.snapshot, residents, everybody))
+        kinds = costs.kinds(np.nonzero(gaining)[0], after)
+        changes = self._first.placements or self._first.unplaced or self._rules.may_break.any()
+        others_leave = any(not leaving.gain for leaving in self._state.leaving.values())
+        around = None if changes or others_leave else (costs.terminating.gone_from(problem.snapshot), after)
+        return most_gained(problem, residents, self._movers, kinds, emptied, around)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
         """Places pods of a higher priority than the group that room is held for, then that group, on that room too.

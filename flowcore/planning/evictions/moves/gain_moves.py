@@ -3,7 +3,8 @@
 A pod's gain is what its node costs now less what the other node costs then: the costs are those of a waiting pod of its
 policy, in the cluster without it. So the way back would gain as much less than nothing.
 
-Most rounds end with the first look: for each kind of pod the cheapest node that has room, and no pod whose home is
+Pods whose costs follow from the load alone are decided all at once (``load_moves``). The others are looked at one by
+one. Most rounds end with the first look: for each kind of pod the cheapest node that has room, and no pod whose home is
 dearer than that by the price of its move and the margin of its policy.
 """
 
@@ -13,6 +14,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -23,14 +25,18 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.moves.destinations import enough
+from flowcore.planning.evictions.moves.load_moves import NEVER, LoadMoves, Move, follows_load
 from flowcore.planning.evictions.moves.move_prices import move_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.moves.running_costs import MovableKind
 from flowcore.planning.evictions.revocation.dependents import Dependents
 from flowcore.planning.problem.placements.plans import Plan
+from flowcore.planning.problem.placements.residents import Residents
 
 #: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
 _MOST_LOOKS = 128
+#: Passes over all nodes in a round. Each costs some vectors over the nodes for each kind.
+_MOST_PASSES = 32
 
 
 @dataclass(slots=True)
@@ -54,6 +60,33 @@ class _Offer:
     def entry(self) -> tuple[int, str, _Offer]:
         """In a heap, the best first. No two have a key in common: offers themselves are never compared."""
         return -self.surplus, self.residents[-1][1], self
+
+
+class _PodsOfKind:
+    """The pods of a kind by their node.
+
+    Attributes:
+        homes: int64[H], nodes where there are any.
+        cheapest: int64[H], price of the cheapest move from each.
+    """
+
+    def __init__(self, residents: Residents, kind: MovableKind, prices: Int64s) -> None:
+        """``prices``: int64[V], of the move of each resident."""
+        order = kind.residents[np.lexsort((prices[kind.residents], residents.nodes[kind.residents]))]
+        self.homes, first = np.unique(residents.nodes[order], return_index=True)
+        self.cheapest = prices[order][first]
+        self._residents, self._prices = residents, prices
+        self._order, self._first = order, np.append(first, len(order))
+        self._known: dict[int, list[tuple[int, str, int]]] = {}
+
+    def at(self, home: int) -> list[tuple[int, str, int]]:
+        """Price, key and number of each pod on a node that is left there, the cheapest last."""
+        if home not in self._known:
+            place = int(np.searchsorted(self.homes, home))
+            here = self._order[self._first[place] : self._first[place + 1]].tolist()
+            pods = self._residents.pods
+            self._known[home] = sorted(((int(self._prices[each]), pods[each].key, each) for each in here), reverse=True)
+        return self._known[home]
 
 
 class _Looks:
@@ -106,7 +139,8 @@ class GainMoves:
         movable[list(self._state.leaving)] = False
         if not movable.any() or kept.all():
             return
-        queue = [offer.entry for offer in self._first_look(np.nonzero(movable)[0], kept)]
+        kinds = self._move_by_load(np.nonzero(movable)[0], kept)
+        queue = [offer.entry for offer in self._first_look(kinds, kept)]
         heapq.heapify(queue)
         looks, moves = _Looks({offer.kind.namespace for *_, offer in queue}), 0
         while queue and looks.left:
@@ -132,17 +166,97 @@ class GainMoves:
             if offer.residents:
                 heapq.heappush(queue, offer.entry)
 
-    # --- the first look ---
+    # --- all at once, where costs follow from the load ---
 
-    def _first_look(self, movable: Int64s, kept: Bools) -> Sequence[_Offer]:
-        """Pods whose home is dear enough. One pod of a kind on a node stands for all of them; nothing is exact yet.
+    def _move_by_load(self, movable: Int64s, kept: Bools) -> list[MovableKind]:
+        """Moves pods whose costs follow from the load alone; returns kinds of which single pods are to be looked at.
 
         Args:
             movable: numbers of the residents that policies let go.
         """
+        state, snapshot = self._state, self._terminating.gone_from(self._state.snapshot())
+        kinds = self._destinations.costs.kinds(movable, snapshot)
+        together = [each for each in kinds if follows_load(each, snapshot) and self._is_free(int(each.residents[0]))]
+        if not together:
+            return kinds
+        room = np.minimum(state.free_now(), state.free)
+        room[self._unsettled] = (state.free + self._terminating.room)[self._unsettled]
+        moves = LoadMoves(together, snapshot, room, kept)
+        pods = [_PodsOfKind(self._residents, kind, self._prices) for kind in together]
+        for prices, of_kind in zip(moves.prices, pods, strict=True):
+            prices[of_kind.homes] = of_kind.cheapest
+        moves.prices[~np.array([kind.costs.allowed for kind in together])] = NEVER
+        again: set[int] = set()
+        for _ in range(_MOST_PASSES):
+            found = moves.best_moves()
+            if not found:
+                break
+            moves.move([each for each in found if self._take(each, pods[each.kind].at(each.home), moves, again)])
+            for policy in {kind.policy.name for kind in together}:
+                if not self._movers.moves_left(policy):
+                    moves.prices[[kind.policy.name == policy for kind in together]] = NEVER
+        decided = {id(kind) for number, kind in enumerate(together) if number not in again}
+        return [kind for kind in kinds if id(kind) not in decided]
+
+    def _is_free(self, resident: int) -> bool:
+        """Whether a pod and all like it may go to any node with room, whatever the rules of others say."""
+        pod = self._residents.pods[resident]
+        is_grouped = all_or_none(pod.signature.labels, self._policies[pod.policy])
+        plain, _ = self._destinations.allowed(resident)
+        return plain and not is_grouped and not self._dependents.topology_keys(pod.signature)
+
+    def _take(self, move: Move, pods: list[tuple[int, str, int]], moves: LoadMoves, again: set[int]) -> bool:
+        """Decides a move of the cheapest pod that may leave, if its price is as known; whether it did.
+
+        Args:
+            pods: of the kind on that node, as in ``_Offer``; those that may not leave are dropped.
+            again: kinds with a pod that may go to another node than the cheapest.
+        """
+        ends, is_made = (move.home, move.node), False
+        while pods and not self._movers.may_go(pods[-1][2]):
+            pods.pop()
+        if pods and pods[-1][0] == move.price:
+            resident = pods[-1][2]
+            if any(self._unsettled[end] for end in ends):
+                # It might leave in vain, or twice. Nor do others leave in its stead, or take its place.
+                self._unsettled[list(ends)] = True
+                pods.clear()
+            elif move.node in self._nodes_left.get(self._residents.pods[resident].owner, ()):
+                again.add(move.kind)
+                pods.pop()
+            else:
+                pods.pop()
+                self._decide_move(resident, move.price, move.gain, move.node)
+                is_made = True
+        moves.prices[move.kind, move.home] = pods[-1][0] if pods else NEVER
+        return is_made
+
+    @cached_property
+    def _prices(self) -> Int64s:
+        """int64[V]: of a move of each resident that policies let go for gain; 0: of others."""
+        residents, gaining = self._residents, np.nonzero(self._movers.gaining)[0]
+        prices = np.zeros(len(residents.pods), dtype=np.int64)
+        pods = [residents.pods[number] for number in gaining.tolist()]
+        prices[gaining] = move_prices(pods, residents.usage[gaining], self._policies, self._state.before)
+        return prices
+
+    @cached_property
+    def _nodes_left(self) -> dict[str, set[int]]:
+        """By controller the nodes that a pod of it was moved from within the last hour: none goes back there."""
+        index, left = self._state.before.table.index, dict[str, set[int]]()
+        for move in self._residents.running.moves:
+            if move.node in index:
+                left.setdefault(move.owner, set()).add(index[move.node])
+        return left
+
+    # --- the first look ---
+
+    def _first_look(self, kinds: Sequence[MovableKind], kept: Bools) -> Sequence[_Offer]:
+        """Pods whose home is dear enough. One pod of a kind on a node stands for all of them; nothing is exact yet."""
+        if not kinds:
+            return ()
         snapshot = self._terminating.gone_from(self._state.snapshot())
         load, room = Load.of(snapshot), np.minimum(self._state.free_now(), self._state.free) + self._terminating.room
-        kinds = self._destinations.costs.kinds(movable, snapshot)
         values = {potential: potential.values(load) for potential in {kind.costs.potential for kind in kinds}}
         offers: list[_Offer] = []
         for kind in kinds:
@@ -154,9 +268,7 @@ class GainMoves:
         """Offers of the pods of a kind: one for each node; ``gains``: int64[N], of one that runs on each node."""
         residents, least = self._residents, kind.policy.rescheduling.min_gain
         gaining = kind.residents[gains[residents.nodes[kind.residents]] >= least]
-        pods = [residents.pods[number] for number in gaining.tolist()]
-        prices = move_prices(pods, residents.usage[gaining], self._policies, self._state.before)
-        homes = residents.nodes[gaining]
+        prices, homes = self._prices[gaining], residents.nodes[gaining]
         surplus = gains[homes] - prices
         offers: dict[int, _Offer] = {}
         for row in np.nonzero(surplus >= least)[0].tolist():
@@ -202,7 +314,8 @@ class GainMoves:
         """
         destinations, home = self._destinations, int(self._residents.nodes[resident])
         costs = destinations.costs.of(resident, kind)
-        wanted = self._may_go(resident) & ~(kept | self._left_before(resident)) & (costs < costs[home])
+        wanted = self._may_go(resident) & ~kept & (costs < costs[home])
+        wanted[list(self._nodes_left.get(self._residents.pods[resident].owner, ()))] = False
         node = destinations.find(resident, wanted & ~self._unsettled, costs)
         later = wanted & self._unsettled & destinations.allowed(resident)[1]
         later &= enough(self._state.free + self._terminating.room, kind.usage)
@@ -210,23 +323,18 @@ class GainMoves:
         best = min(nodes, key=lambda each: (costs[each], each), default=-1)
         return (int(costs[home] - costs[best]), best) if nodes else (0, -1)
 
-    def _left_before(self, resident: int) -> Bools:
-        """bool[N]: nodes that a pod of its controller was moved from within the last hour: none goes back there."""
-        index, left = self._state.before.table.index, np.zeros(len(self._state.free), dtype=np.bool_)
-        owner = self._residents.pods[resident].owner
-        moves = self._residents.running.moves
-        left[[index[move.node] for move in moves if move.owner == owner and move.node in index]] = True
-        return left
-
     def _move(self, resident: int, price: int, gain: int, node: int, holds: Callable[[], bool]) -> bool:
         """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
-        state, nodes = self._state, self._state.before.table.nodes
-        home = nodes[self._residents.nodes[resident]].name
-        reason = f"it costs {gain:,} less on {nodes[node].name} than on {home}, and its move costs {price:,}"
-        checkpoint = state.checkpoint()
-        state.let_leave(resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)
-        state.reserve_replacement(resident, node, is_move=True)
+        checkpoint = self._state.checkpoint()
+        self._decide_move(resident, price, gain, node)
         if holds():
             return True
-        state.roll_back(checkpoint)
+        self._state.roll_back(checkpoint)
         return False
+
+    def _decide_move(self, resident: int, price: int, gain: int, node: int) -> None:
+        nodes = self._state.before.table.nodes
+        home = nodes[self._residents.nodes[resident]].name
+        reason = f"it costs {gain:,} less on {nodes[node].name} than on {home}, and its move costs {price:,}"
+        self._state.let_leave(resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)
+        self._state.reserve_replacement(resident, node, is_move=True)

@@ -162,6 +162,10 @@ class Movers(Eligibility):
         rescheduling = self._policies[policy].rescheduling
         return max(0, min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[policy]))
 
+    def moves_left(self, policy: str) -> int:
+        """How many more moves a policy allows in this round at most."""
+        return max(0, self.most_moves(policy) - self._state.moves["policy", policy])
+
     def let_go(self, priority: int) -> Bools:
         """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
         movable: Bools = self._movable & (self._residents.priorities <= priority)

@@ -41,7 +41,7 @@ _CLAUSES = {
     BoundNote.RUNNING_PODS: (
         "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
     ),
-    BoundNote.GAINS: "moves for gain one by one, from as full a node as any plan makes it to an empty one",
+    BoundNote.GAINS: "moves for gain as if pods could be split, or one by one, from the fullest node to the emptiest",
     BoundNote.PRIORITIES: "a priority by its part in the cost, though a higher one comes first whatever that costs",
     BoundNote.NO_RULES: "rules between pods not at all",
     BoundNote.MAY_LEAVE: "running pods that may leave as gone, however many may leave at once",
