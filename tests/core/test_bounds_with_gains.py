@@ -60,9 +60,9 @@ class _Judge:
 
     def price(self, pod: Pod) -> int:
         """Start-up of a pod that runs on, by its share of a mean node in tenths."""
-        mean = sum(dict(each.allocatable)["cpu"] for each in self._nodes) / len(self._nodes)
-        size = max(1.0, 10 * dict(pod.usage)["cpu"] / mean)
-        return int(self._policy.rescheduling.startup * self._policy.unscheduled.per_waiting_second * size)
+        of_all = len(self._nodes) / sum(dict(each.allocatable)["cpu"] for each in self._nodes)
+        size = max(1.0, 10 * (dict(pod.usage)["cpu"] * of_all))
+        return int(self._policy.rescheduling.startup * (self._policy.unscheduled.per_waiting_second * size))
 
     def costs_of(self, moved: int, places: Sequence[str], placed: Sequence[tuple[PendingPod, str]]) -> list[int]:
         """What each node costs a running pod, as a round prices it if it waits beside all others."""

@@ -17,8 +17,8 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.evictions.gain_bound import most_gained
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
-from flowcore.planning.evictions.moves.gain_bound import most_gained
 from flowcore.planning.evictions.moves.gain_moves import GainMoves
 from flowcore.planning.evictions.moves.lasting_rules import LastingRules
 from flowcore.planning.evictions.moves.move_prices import leaving_prices, move_prices

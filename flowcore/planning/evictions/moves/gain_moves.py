@@ -25,7 +25,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.moves.destinations import enough
-from flowcore.planning.evictions.moves.load_moves import NEVER, LoadMoves, Move, follows_load
+from flowcore.planning.evictions.moves.load_moves import NEVER, LoadMove, LoadMoves, follows_load
 from flowcore.planning.evictions.moves.move_prices import move_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.moves.running_costs import MovableKind
@@ -188,10 +188,10 @@ class GainMoves:
         moves.prices[~np.array([kind.costs.allowed for kind in together])] = NEVER
         again: set[int] = set()
         for _ in range(_MOST_PASSES):
-            found = moves.best_moves()
-            if not found:
+            best = moves.best_moves()
+            if not best:
                 break
-            moves.move([each for each in found if self._take(each, pods[each.kind].at(each.home), moves, again)])
+            moves.move([each for each in best if self._take(each, pods[each.kind].at(each.home), moves, again)])
             for policy in {kind.policy.name for kind in together}:
                 if not self._movers.moves_left(policy):
                     moves.prices[[kind.policy.name == policy for kind in together]] = NEVER
@@ -205,7 +205,7 @@ class GainMoves:
         plain, _ = self._destinations.allowed(resident)
         return plain and not is_grouped and not self._dependents.topology_keys(pod.signature)
 
-    def _take(self, move: Move, pods: list[tuple[int, str, int]], moves: LoadMoves, again: set[int]) -> bool:
+    def _take(self, move: LoadMove, pods: list[tuple[int, str, int]], moves: LoadMoves, again: set[int]) -> bool:
         """Decides a move of the cheapest pod that may leave, if its price is as known; whether it did.
 
         Args:

@@ -20,6 +20,8 @@ from flowcore.rules.topology.soft_affinity import affinity_weights
 
 #: What no pod pays.
 NEVER = 2**50
+#: A pass takes moves that gain so much of what the best one gains: the best come first.
+_ENOUGH = 0.85
 #: A kind's pods choose among as many of their cheapest nodes for each of them; others may be touched in this pass.
 _CHOICES = 2
 
@@ -36,7 +38,7 @@ def follows_load(kind: MovableKind, snapshot: Snapshot) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LoadMove:
     """A move of one pod of a kind.
 
     Attributes:
@@ -109,7 +111,7 @@ class LoadMoves:
                 fits = fits & (room[resource] >= kind.usage[resource])
             self._paid[number, nodes] = np.where(fits, paid + beside, NEVER)
 
-    def best_moves(self) -> list[Move]:
+    def best_moves(self) -> list[LoadMove]:
         """Moves that are each worth their price, the best first; no node is in two."""
         best = np.full(len(self._room), -NEVER, dtype=np.int64)
         kind_of = np.full(len(self._room), -1, dtype=np.int64)
@@ -117,15 +119,15 @@ class LoadMoves:
             surplus = self._saved[number] - self.prices[number] - self._paid[number].min()
             better = (surplus >= kind.policy.rescheduling.min_gain) & (surplus > best)
             best[better], kind_of[better] = surplus[better], number
-        homes = np.nonzero(kind_of >= 0)[0]
+        homes = np.nonzero((kind_of >= 0) & (best >= _ENOUGH * best.max()))[0]
         homes = homes[np.argsort(-best[homes], kind="stable")]
         touched = np.zeros(len(best), dtype=np.bool_)
-        found: list[Move] = []
+        chosen: list[LoadMove] = []
         for number in dict.fromkeys(kind_of[homes].tolist()):
-            found += self._matched(number, homes[kind_of[homes] == number], touched)
-        return sorted(found, key=lambda each: (each.price - each.gain, each.home))
+            chosen += self._matched(number, homes[kind_of[homes] == number], touched)
+        return sorted(chosen, key=lambda each: (each.price - each.gain, each.home))
 
-    def _matched(self, number: int, homes: Int64s, touched: Bools) -> Iterator[Move]:
+    def _matched(self, number: int, homes: Int64s, touched: Bools) -> Iterator[LoadMove]:
         """The best homes of a kind with its cheapest nodes; these are touched then."""
         homes = homes[~touched[homes]]
         paid = np.where(touched, NEVER, self._paid[number])
@@ -143,9 +145,9 @@ class LoadMoves:
             if node < 0 or gain - price < least:
                 break
             touched[[home, node]] = True
-            yield Move(number, home, node, gain, price)
+            yield LoadMove(number, home, node, gain, price)
 
-    def move(self, moves: Sequence[Move]) -> None:
+    def move(self, moves: Sequence[LoadMove]) -> None:
         """Follows moves, no two of one node."""
         if not moves:
             return
