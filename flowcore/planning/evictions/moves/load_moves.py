@@ -20,7 +20,8 @@ from flowcore.rules.topology.soft_affinity import affinity_weights
 
 #: What no pod pays.
 NEVER = 2**50
-#: A pass takes moves that gain so much of what the best one gains: the best come first.
+#: A pass takes moves that gain so much of what the best one of their namespace gains: the best come first, and pods
+#: that cannot leave hold up nobody else's.
 _ENOUGH = 0.85
 #: A kind's pods choose among as many of their cheapest nodes for each of them; others may be touched in this pass.
 _CHOICES = 2
@@ -88,6 +89,8 @@ class LoadMoves:
                 for each in kinds
             ]
         )
+        #: int64[K]: equal for kinds of one namespace.
+        self._tenants = np.unique([each.namespace for each in kinds], return_inverse=True)[1]
         self._open = np.array([each.costs.allowed & ~kept for each in kinds])
         self._refresh(np.arange(len(room)))
 
@@ -119,7 +122,11 @@ class LoadMoves:
             surplus = self._saved[number] - self.prices[number] - self._paid[number].min()
             better = (surplus >= kind.policy.rescheduling.min_gain) & (surplus > best)
             best[better], kind_of[better] = surplus[better], number
-        homes = np.nonzero((kind_of >= 0) & (best >= _ENOUGH * best.max()))[0]
+        homes = np.nonzero(kind_of >= 0)[0]
+        tenants = self._tenants[kind_of[homes]]
+        most = np.zeros(len(self.kinds), dtype=np.int64)
+        np.maximum.at(most, tenants, best[homes])
+        homes = homes[best[homes] >= _ENOUGH * most[tenants]]
         homes = homes[np.argsort(-best[homes], kind="stable")]
         touched = np.zeros(len(best), dtype=np.bool_)
         chosen: list[LoadMove] = []
