@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 _CLOSE = 1e-3
 _MOST_STEPS = 40
 #: How far a step goes towards the border.
-_TOWARDS = 0.95
+_TOWARDS = 0.99
 #: Nothing is smaller than this.
 _TINY = 1e-300
 #: Largest multiplication of matrices, in products, in one thread: threads of a library that wait for each other
@@ -200,10 +200,7 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float]:
 
 
 def _longest(program: FluidProgram, point: _Point, by: _Point) -> tuple[float, float]:
-    """How far a direction leads amounts and multipliers before they leave their bounds, at most 1 each.
-
-    Where a potential ties them to each other both go as far as the one that is stopped first.
-    """
+    """How far a direction leads amounts and multipliers before they leave their bounds, at most 1 each."""
     stay = program.leaving_most - point.left
     below, rise = program.below_most(point.placed), np.where(program.limited, by.placed, 0.0)
     amounts = (
@@ -218,8 +215,7 @@ def _longest(program: FluidProgram, point: _Point, by: _Point) -> tuple[float, f
         steepest = (float((-change / np.maximum(value, _TINY)).max(initial=0.0)) for value, change in pairs)
         return 1.0 / max(1.0, *steepest)
 
-    lengths = longest(amounts), longest(multipliers)
-    return (min(lengths), min(lengths)) if program.counted.size else lengths
+    return longest(amounts), longest(multipliers)
 
 
 class _System:
