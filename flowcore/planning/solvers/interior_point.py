@@ -70,6 +70,12 @@ class FluidProgram:
         limited: Bools = self.usable & (self.most < self.pods[:, np.newaxis])
         return limited
 
+    @cached_property
+    def together(self) -> Bools:
+        """bool[J]: ways by which pods of several classes leave."""
+        together: Bools = np.count_nonzero(self.leaving_pods, axis=1) > 1
+        return together
+
     def below_most(self, placed: Float64s) -> Float64s:
         """float64[C, S]: how many more pods a state takes, where that is limited; 1 elsewhere."""
         return np.where(self.limited, self.most - placed, 1.0)
@@ -255,8 +261,10 @@ class _System:
         self._answer = (self._weighed @ np.swapaxes(self._react @ rise, 1, 2)).transpose(1, 0, 2)  # [C, S, K]
         flat = np.ascontiguousarray(self._weighed.transpose(1, 0, 2)).reshape(classes, states * columns)
         schur = -_product(self._answer.reshape(classes, states * columns), flat.T, is_symmetric=True)
-        schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods, is_symmetric=True)
-        schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12)
+        together = program.leaving_pods[program.together]
+        schur += _product(together.T * self._leave[program.together], together, is_symmetric=True)
+        alone = _times(program.leaving_pods.T**2, np.where(program.together, 0.0, self._leave))
+        schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12) + alone
         self._schur = schur
         self._amounts, self._flat, self._first = amounts, flat, first
 
