@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 _CLOSE = 1e-3
 _MOST_STEPS = 40
 #: How far a step goes towards the border.
-_TOWARDS = 0.99
+_TOWARDS = 0.95
 #: Nothing is smaller than this.
 _TINY = 1e-300
 #: Largest multiplication of matrices, in products, in one thread: threads of a library that wait for each other
