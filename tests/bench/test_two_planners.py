@@ -225,6 +225,21 @@ def test_a_planted_fault_is_found(fault: str) -> None:
     assert told in "; ".join(problems(cluster, wrong))
 
 
+def test_spread_counts_pods_on_nodes_that_the_pod_may_use() -> None:
+    """Others are in no domain for it (nodeAffinityPolicy: Honor)."""
+    term = {"key": HOST, "operator": "NotIn", "values": ["xa"]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [term]}]}}}  # fmt: skip
+    spread = own("spread", "zone") | {"affinity": affinity}
+    nodes = (node("xa", 4), node("ya", 4), node("b", 4))
+    running = (pod("w-0", 1, "xa"), pod("w-1", 1, "ya"), pod("w-2", 1, "b"))
+    cluster = Cluster.of(of(*nodes, *running, pod("w-3", 1, **spread), pod("w-4", 1, **spread)))
+    assert problems(cluster, plan({"w-3": "ya", "w-4": "b"})) == []
+    assert problems(cluster, plan({"w-3": "ya"}, waiting=("w-4",))) == []
+    wrong = problems(cluster, plan({"w-3": "ya", "w-4": "ya"}))
+    assert "zone a has 3, and others have less" in "; ".join(wrong)
+
+
 def test_a_limit_of_a_queue() -> None:
     """What the pods of a queue use is counted over the cluster."""
     selects = {"namespaceSelector": {"matchLabels": {"team": "red"}}}

@@ -63,12 +63,12 @@ class PlacedPods:
         for term, those in owners.items():
             yield term, those, self._selected(term)
 
-    def _selected(self, term: Term | Spread) -> list[tuple[Pod, str]]:
-        return [
-            (pod, self._domain(name, term.topology_key))
-            for pod, name in self.pods
-            if pod.namespace == term.namespace and selects(term.selector, pod.labels)
-        ]
+    def _selected(self, term: Term) -> list[tuple[Pod, str]]:
+        return [(pod, self._domain(name, term.topology_key)) for pod, name in self.pods if self._is_selected(term, pod)]
+
+    @staticmethod
+    def _is_selected(term: Term | Spread, pod: Pod) -> bool:
+        return pod.namespace == term.namespace and selects(term.selector, pod.labels)
 
     def _domain(self, node: str, key: str) -> str:
         known = self.cluster.nodes.get(node)
@@ -101,18 +101,18 @@ class PlacedPods:
                 for constraint in pod.spread:
                     owners[constraint].append((pod, self._domain(name, constraint.topology_key)))
         for constraint, those in owners.items():
-            selected = self._selected(constraint)
+            selected = [name for other, name in self.pods if self._is_selected(constraint, other)]
             for pod, domain in those:
-                # Domains are those of the nodes that the pod's own node selector and affinity let it use.
+                # Only nodes count that the pod's own node selector and affinity let it use (nodeAffinityPolicy: Honor).
                 may = {
-                    node.labels[constraint.topology_key]
-                    for node in self.cluster.nodes.values()
+                    name: node.labels[constraint.topology_key]
+                    for name, node in self.cluster.nodes.items()
                     if constraint.topology_key in node.labels and selects_node(pod, node)
                 }
-                counts = dict.fromkeys(may, 0)
-                for _, there in selected:
-                    if there in counts:
-                        counts[there] += 1
+                counts = dict.fromkeys(may.values(), 0)
+                for name in selected:
+                    if name in may:
+                        counts[may[name]] += 1
                 if domain not in counts:
                     yield f"{pod.key} is in no domain of {constraint.topology_key}"
                 elif counts[domain] - min(counts.values()) > constraint.max_skew:
