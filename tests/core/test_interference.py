@@ -240,7 +240,7 @@ def test_a_penalty_keeps_no_pod_out_of_a_crowded_round(
 
 
 def test_a_penalty_of_one_leaves_hardly_more_pods_out_than_none() -> None:
-    """180 pods crowd 30 nodes: neighbourhoods, which share their steps with local search then, lose 5 % at most."""
+    """180 pods crowd 30 nodes: what they cost beside each other keeps 5 % more of them out at most."""
     draw = Random(0)
     nodes = [node(f"n{at}", draw.choice((4000, 8000))) for at in range(30)]
     pending = [

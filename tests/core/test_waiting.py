@@ -35,9 +35,9 @@ from flowcore.planning.methods.constructive import (
 )
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
 from flowcore.planning.methods.flow import solve_by_flow
-from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.methods.ruin_and_rebuild import RuinAndRebuild
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
@@ -164,10 +164,9 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
         yield from (build() for build in roundings(problem, relaxed, fixed))
-    search = LargeNeighbourhoodSearch(problem, first, 0)
-    for turn in range(4):
-        if not search.improve(wider=turn % 2 == 1):
-            break
+    search = RuinAndRebuild(problem, first, seed=0)
+    for _ in search.run("room", "exchange", "nodes", "class"):
+        pass
     yield search.candidate()
     exact = solve_exact(problem, first, Subproblem.all(problem), work=0.05, seed=0)
     if exact is not None:

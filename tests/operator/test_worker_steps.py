@@ -27,7 +27,7 @@ STEPS = 24
 
 
 def crowded() -> RoundRequest:
-    """More pods than fit, of twelve sizes; so many steps that neighbourhoods are searched."""
+    """More pods than fit, of twelve sizes; so many steps that a few nodes are built again and again."""
     sizes = [pod("", 300 + 217 * at % 2700, (1 + 5 * at % 8) * GI) for at in range(12)]
     return RoundRequest(
         number=1,

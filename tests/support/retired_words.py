@@ -24,7 +24,7 @@ PARTS: dict[str, str] = {
     "company companies": "permit_groups",
     "contended": "conflicts_in_flight",
     "attracted repelled": "preferred, anti_affinity",
-    "neighbourhoods": "lns",
+    "neighbourhoods": "few_nodes",
     "governors": "namespaces",
     "suspect": "fault_search",
 }

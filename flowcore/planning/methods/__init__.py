@@ -1,1 +1,1 @@
-"""Ways to solve a problem: greedy, flow, relaxation, large-neighbourhood search, CP-SAT."""
+"""Ways to solve a problem: greedy, flow, relaxation, ruin and rebuild, CP-SAT."""

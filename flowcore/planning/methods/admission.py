@@ -18,7 +18,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.methods.shifts import shifted
+from flowcore.planning.methods.ruin_and_rebuild import RuinAndRebuild
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.objective import unplaced_counts
@@ -161,12 +161,14 @@ class Admission:
 
     def _shift(self) -> None:
         """Moves pods of the best candidate to make room for single pods that it leaves."""
-        if "shifts" not in self._problem.without:
+        if "ruin and rebuild" not in self._problem.without:
             admitted = AdmittedDemands(self._problem, self.best)
             restricted = admitted.apply(self._problem)
-            better = shifted(restricted, admitted.restrict(self.best, restricted))
-            if better is not None:
-                self.offer(admitted.invert(better))
+            search = RuinAndRebuild(restricted, admitted.restrict(self.best, restricted), 0)
+            for _ in search.run("room"):
+                pass  # within the first step
+            if search.gain:
+                self.offer(admitted.invert(search.candidate()))
 
     def _admit(self, method: str, groups: Int64s, demands: Int64s) -> Candidate:
         """The candidate that an order gives (``_ordered``)."""

@@ -5,7 +5,6 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -23,14 +22,12 @@ from flowcore.planning.methods.constructive import (
 )
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.planning.methods.flow import solve_by_flow
-from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
-from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
-from flowcore.planning.methods.shifts import shifted
+from flowcore.planning.methods.ruin_and_rebuild import RuinAndRebuild
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.least_cost import shared_limits
@@ -46,10 +43,6 @@ from flowcore.planning.problem.waiting import lacking
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
 _SCARCE = 50
-#: Neighbourhoods in a row without a gain that end the search; or a tenth of the number of nodes.
-_PATIENCE = 6
-#: Where pods cost something beside each other: neighbourhoods and steps of local search in one turn.
-_TURN = 8
 #: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
 #: takes long.
 _FEW_BY_PRICE = 3_000
@@ -57,7 +50,7 @@ _FEW_BY_PRICE = 3_000
 _SMALL = 1_000
 #: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
 _PACKING_WORK = (0.05, 0.1)
-#: A bound is close to a cost if at most one part in this number lies between them: 3 %. At that gap flows, reinsertion
+#: A bound is close to a cost if at most one part in this number lies between them: 3 %. At that gap flows, classes
 #: and searches lower the cost by 0.02 to 0.2 %, and a better bound costs more time than all other steps together.
 _CLOSE = 33
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
@@ -85,7 +78,7 @@ class Portfolio:
         self._relaxation: RelaxedSolution | None = None
         self._has_relaxed = False
         self.relaxed: list[RelaxedSolution] = []
-        self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
+        self._search: RuinAndRebuild | LocalSearch | None = None
         #: What of its gain is in the best candidate already.
         self._taken = 0
         #: Whether ``construct`` has begun: it is run once.
@@ -95,7 +88,6 @@ class Portfolio:
         #: The last candidate that was built in one go, and what the last shares were placed beside.
         self._built = self.best
         self._shared_beside: tuple[Commit, ...] | None = None
-        self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
         self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
@@ -128,7 +120,8 @@ class Portfolio:
         shares_come_first = self._relaxation is not None
         if self._relaxation is not None:
             self.offer(shares_first(problem, self._relaxation))
-            self._shift()
+            for _ in self._rebuild("room"):
+                pass  # within the first step
         elif self._runs("fill"):
             self.offer(fill(problem))
         self._first_bound()
@@ -173,8 +166,8 @@ class Portfolio:
         if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
             self._relax()
             yield
-        if not self._is_scarce and self._runs("reinsertion"):
-            yield from self._search_with(Reinsertion(problem, self.best))
+        if not self._is_scarce:
+            yield from self._rebuild("class")
 
     def decide(self) -> Generator[None, None, None]:
         """Flows, and linear and integer programs over all pods; yields after each step."""
@@ -195,20 +188,17 @@ class Portfolio:
             self.offer(one_by_one(problem, kube_scheduler_order(problem)))
             yield
         if self._unplaced_of(unconstrained):
-            self._shift()
-            yield
+            yield from self._rebuild("room", "exchange")
 
     def search(self) -> Generator[None, None, None]:
         """Improves the best candidate; yields after each step."""
         if self._is_good_enough:
             return
         if self._unplaced_of(self._unconstrained):
-            yield from self.run_lns(self._seed)
-            self.conclude()
+            yield from self._rebuild("nodes", "room", "exchange")
         if self._is_scarce:
             yield from self._solve_by_flow(self._flowing)
-        if self._runs("reinsertion"):
-            yield from self._search_with(Reinsertion(self._problem, self.best))
+        yield from self._rebuild("class")
 
     @property
     def _is_for_shares(self) -> bool:
@@ -259,7 +249,7 @@ class Portfolio:
         """Pods cost something beside each other, or pods stay out that prefer to be near others or apart.
 
         All methods decide the round as if they did not. Then local search, which leaves pending pods alone, improves
-        the best plan by its true cost. By turns with it, neighbourhoods make room for pending pods.
+        the best plan by its true cost.
         """
         yield from self._solve_by_flow(self._flowing)
         penalties = WithoutPenalties(self._problem, comparisons=self._are_preferring_pods_left)
@@ -267,29 +257,14 @@ class Portfolio:
         relaxed = Portfolio(penalties.problem, self._seed, first)
         relaxed.improved_by = self.improved_by
         self._relaxed, self._compared = (penalties, relaxed), relaxed.best
-        for method in (relaxed.construct, relaxed.decide):
+        for method in (relaxed.construct, relaxed.decide, relaxed.search):
             for _ in method():
                 self._compare_relaxed()
                 yield
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
-        worthwhile = self._runs("local search") and LocalSearch.worthwhile(self._problem)
-        turn = fruitless = 0
-        while fruitless < self._patience:
-            before, turn = self.best, turn + 1
-            steps = 0
-            for _ in relaxed.run_lns(self._seed + turn, _TURN):
-                steps += 1
-                yield
-            self.conclude()
-            if not steps:
-                break
-            fruitless = 0 if self.best is not before else fruitless + steps
-            if worthwhile:
-                yield from self._search_with(LocalSearch(self._problem, self.best, self._seed), _TURN)
-            relaxed.best = self._compared = penalties.remove(self.best)
         self._relaxed = None
-        if worthwhile:
+        if self._runs("local search") and LocalSearch.worthwhile(self._problem):
             yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
 
     def _compare_relaxed(self) -> None:
@@ -334,14 +309,6 @@ class Portfolio:
         near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
         return near and not self._unplaced_of(placeable)
 
-    def _shift(self) -> None:
-        """Moves pods of the best candidate to make room for those that it leaves."""
-        if self._runs("shifts") and self._unplaced_of(self._unconstrained):
-            prices = None if self._relaxation is None else self._relaxation.shadow_prices
-            better = shifted(self._problem, self.best, prices)
-            if better is not None:
-                self.offer(better)
-
     def _first_bound(self) -> None:
         """What each pod pays by itself; if all count for the same, what the best candidate's dearest one pays."""
         matrix = self._problem.cost_matrix
@@ -384,7 +351,18 @@ class Portfolio:
             if packing.proven:
                 break
 
-    def _search_with(self, search: Reinsertion | LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
+    def _rebuild(self, *draws: str) -> Generator[None, None, None]:
+        """Takes pods out of the best candidate and builds again; yields after each step."""
+        if self._runs("ruin and rebuild"):
+            prices = None if self._relaxation is None else self._relaxation.shadow_prices
+            self._search, self._taken = RuinAndRebuild(self._problem, self.best, self._seed, prices), 0
+            for _ in self._search.run(*draws):
+                if self._promised_cost <= self.bound:
+                    break
+                yield
+            self.conclude()
+
+    def _search_with(self, search: LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
         """Improves the best candidate; yields after each step.
 
         Args:
@@ -431,25 +409,6 @@ class Portfolio:
                 if fixed.commits and self.best is not before:
                     self.improved_by.add(beside.method)
                 yield
-
-    def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
-        """Large neighbourhood search from the best candidate; yields after each neighbourhood.
-
-        Args:
-            steps: at most; None: until none brings a gain.
-        """
-        if not self._runs("neighbourhoods"):
-            return
-        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
-        self._taken = 0
-        fruitless, more = 0, sys.maxsize if steps is None else steps
-        while more > 0 and fruitless < self._patience and self._promised_cost > self.bound:
-            before, more = search.gain, more - 1
-            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
-            if not search.improve(wider=fruitless >= self._patience // 2, more=more):
-                return
-            fruitless = 0 if search.gain > before else fruitless + 1
-            yield
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""

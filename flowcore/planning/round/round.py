@@ -65,7 +65,7 @@ from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (BUILT_IN, OBSERVED)}
-#: Steps of a round without a budget: every quick method, and some neighbourhoods.
+#: Steps of a round without a budget: every quick method, and some of ruin and rebuild.
 DEFAULT_STEPS = 40
 #: CP-SAT's deterministic time for all atomic groups at once, at first and in the end: tenths of a second, a second.
 EXACT_WORK = (0.1, 0.5)
