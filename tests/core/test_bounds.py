@@ -105,6 +105,14 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: floa
         assert bound <= result.cost
 
 
+def test_prices_beyond_all_sums_prove_nothing() -> None:
+    """What is free is worth more than 64 bits hold then, and the bound is no larger for it."""
+    crowd = snapshot([node(f"n{at}", 1000, 2**33) for at in range(8)], [pod("p", 0), pod("q", 0, 2**31)])
+    prices = np.full((8, len(crowd.resources)), 1e4)
+    demands = demands_of(crowd, Plan(crowd).load(), {BUILT_IN.name: BUILT_IN})
+    assert lower_bound(CostMatrix(demands, Plan(crowd)), shadow_prices=prices) <= run_round(crowd).cost
+
+
 def test_equal_pods_with_room_are_certified() -> None:
     """One class, one size: the flow's slots are what pods truly pay, and the bound meets the cost."""
     cluster = snapshot([node(f"n{at}") for at in range(4)], [pod(f"p{at}", 1000, 2**31) for at in range(8)])

@@ -26,6 +26,7 @@ from flowcore.planning.problem.bounds.least_cost import (
     plan_cost,
     shared_limits,
 )
+from flowcore.planning.problem.bounds.leaving_limits import whole_sum
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -174,11 +175,11 @@ def lower_bound(
     surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
     total = max(total, as_groups + surcharge)
     for tangent in tangents.values():
-        total += int(scale.down(tangent.constants[tangent.constants < 0]).sum())
+        total += whole_sum(scale.down(tangent.constants[tangent.constants < 0]))
     if priced:
         spare = cost_matrix.spare if residents is None else residents.spare(cost_matrix)
         given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
-        total -= -int(scale.down(-given[given > 0]).sum())
+        total += whole_sum(scale.down(-given[given > 0]))
     if shadow_prices is not None and residents is not None:
         total -= residents.most_saved(-scale.down(-residents.saved_by_leaving(shadow_prices)))
     return max(0, -(-total // scale.parts))

@@ -65,7 +65,7 @@ class LeavingLimit:
 def _most_saved(saved: Int64s, amounts: Float64s, most: float) -> int:
     """The smaller of two bounds: by how many pods may leave, and by what they count for."""
     few = int(np.count_nonzero(np.cumsum(np.sort(amounts)) < most)) + 1
-    by_number = int(np.sort(saved)[::-1][:few].sum())
+    by_number = whole_sum(np.sort(saved)[::-1][:few])
     # The knapsack in fractions (Dantzig 1957): what saves most for its amount comes first. One more pod leaves.
     worth = np.full(len(saved), np.inf)
     np.divide(saved, amounts, out=worth, where=amounts > 0)
@@ -76,3 +76,9 @@ def _most_saved(saved: Int64s, amounts: Float64s, most: float) -> int:
     np.divide(np.clip(most - before, 0.0, asked), asked, out=part, where=asked > 0)
     by_amount = float((saved[order] * part).sum())
     return min(by_number, int(by_amount * (1 + _FLOAT_ERROR)) + 1 + int(saved.max(initial=0)))
+
+
+def whole_sum(values: Int64s) -> int:
+    """The sum of int64[K], of any size: one of 64 bits wraps around where prices are very high."""
+    half = 32
+    return (int((values >> half).sum()) << half) + int((values & (2**half - 1)).sum())

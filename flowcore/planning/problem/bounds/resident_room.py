@@ -17,7 +17,7 @@ from flowcore.costs.model import Float64s, Load
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.planning.problem.bounds.least_arc import least_arc
-from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
+from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit, whole_sum
 from flowcore.planning.problem.bounds.rules_beside import rules_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
@@ -97,7 +97,7 @@ class ResidentRoom:
         for limit in self.limits:
             is_limited[limit.pods] = True
             total += limit.most_saved(saved[limit.pods])
-        return total + int(saved[~is_limited].sum())
+        return total + whole_sum(saved[~is_limited])
 
     def spare(self, cost_matrix: CostMatrix) -> Int64s:
         """int64[N, R]: what pods of the round, and those that move, can take of what is free."""
