@@ -31,6 +31,7 @@ from flowcore.planning.evictions.moves.move_prices import leaving_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.moves.running_costs import MovableKind
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
+from flowcore.planning.problem.bounds.leaving_limits import most_saved
 from flowcore.planning.problem.bounds.resident_room import fullest
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
@@ -79,11 +80,7 @@ def most_gained(
         gains[numbers] = np.where(movable & (saved > 0), np.ceil(saved), 0)
         gaining = gains > 0
         rows = limits_of_leaving(residents, gaining, np.zeros_like(gaining), gaining, movers, None, ())
-        of_gaining, free = gains[gaining], np.ones(int(gaining.sum()), dtype=np.bool_)
-        limits = renumbered(rows, gaining)
-        for limit in limits:
-            free[limit.pods] = False
-        return int(of_gaining[free].sum()) + sum(limit.most_saved(of_gaining[limit.pods]) for limit in limits)
+        return most_saved(gains[gaining], renumbered(rows, gaining))
 
     beside = [_beside_load(kind.costs, problem) for kind in kinds]
     alone = _each_by_itself(problem, kinds, beside, emptied)[kind_of, homes] - prices

@@ -26,7 +26,7 @@ from flowcore.planning.problem.bounds.least_cost import (
     plan_cost,
     shared_limits,
 )
-from flowcore.planning.problem.bounds.leaving_limits import whole_sum
+from flowcore.planning.problem.bounds.leaving_limits import most_saved, whole_sum
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -181,7 +181,7 @@ def lower_bound(
         given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
         total += whole_sum(scale.down(-given[given > 0]))
     if shadow_prices is not None and residents is not None:
-        total -= residents.most_saved(-scale.down(-residents.saved_by_leaving(shadow_prices)))
+        total -= most_saved(-scale.down(-residents.saved_by_leaving(shadow_prices)), residents.limits)
     return max(0, -(-total // scale.parts))
 
 

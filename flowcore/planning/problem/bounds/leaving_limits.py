@@ -6,6 +6,7 @@ for given prices of room it is known what each pod saves by leaving, and the pod
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,21 @@ class LeavingLimit:
         """
         ways = zip(self.amounts, self.most.tolist(), strict=True)
         return max((_most_saved(saved, amounts, most) for amounts, most in ways if most > 0), default=0)
+
+
+def most_saved(saved: Int64s, limits: Iterable[LeavingLimit]) -> int:
+    """What those that leave together in a plan save at most.
+
+    Args:
+        saved: int64[V], what each saves by leaving, none negative.
+        limits: no pod is in two.
+    """
+    is_limited = np.zeros(len(saved), dtype=np.bool_)
+    total = 0
+    for limit in limits:
+        is_limited[limit.pods] = True
+        total += limit.most_saved(saved[limit.pods])
+    return total + whole_sum(saved[~is_limited])
 
 
 def _most_saved(saved: Int64s, amounts: Float64s, most: float) -> int:

@@ -17,7 +17,7 @@ from flowcore.costs.model import Float64s, Load
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.planning.problem.bounds.least_arc import least_arc
-from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit, whole_sum
+from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.bounds.rules_beside import rules_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
@@ -85,19 +85,6 @@ class ResidentRoom:
             least[moving] = np.minimum(least[moving], self.move_prices[moving] + cheapest[kind.ravel()])
         given: Float64s = np.maximum(staying - least, 0.0)
         return given
-
-    def most_saved(self, saved: Int64s) -> int:
-        """What those that leave together in a plan save at most.
-
-        Args:
-            saved: int64[V], what each saves by leaving, none negative.
-        """
-        is_limited = np.zeros(len(saved), dtype=np.bool_)
-        total = 0
-        for limit in self.limits:
-            is_limited[limit.pods] = True
-            total += limit.most_saved(saved[limit.pods])
-        return total + whole_sum(saved[~is_limited])
 
     def spare(self, cost_matrix: CostMatrix) -> Int64s:
         """int64[N, R]: what pods of the round, and those that move, can take of what is free."""
