@@ -1,4 +1,4 @@
-"""Where a round has no time for all, they take turns: who comes first follows from the time of the round alone."""
+"""Where a round has no time for all: namespaces share it, and who comes first follows from the time of the round."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ def begun_at(items: list[_T], turn: int) -> list[_T]:
     """
     start = turn * len(items) >> 32
     return items[start:] + items[:start]
+
+
+def share_left(most: int, own: int, others: int, *, is_shared: bool = True) -> int:
+    """How much of what namespaces share one of them may still use: half of what the others have not used, rounded up.
+
+    So none of them leaves nothing for the others. Where no other one asks, it is all.
+
+    Args:
+        most: for all together.
+        own: what the namespace has used.
+        others: what the others have used.
+        is_shared: whether other namespaces ask for it too.
+    """
+    unused = most - others
+    return (-(-unused // 2) if is_shared else unused) - own

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from flowcore.model.turns import begun_at, turn_of
+from flowcore.model.turns import begun_at, share_left, turn_of
 from flowcore.planning.problem.problem import Problem
 
 #: Most tries of each sort in a round, in clusters with up to 20,000 nodes and running pods together. A try takes some
@@ -59,8 +59,8 @@ class DomainTries:
         if group not in self._keys:
             return 0
         beside = self._left_in_turn if group == self._in_turn and not better else 0
-        used, of_namespace = self._used[better], self._used[better][self._namespace(group)]
-        return max(beside, ((self._most - used.total() + of_namespace) // 2 - of_namespace) // 2, 0)
+        used, own = self._used[better], self._used[better][self._namespace(group)]
+        return max(beside, share_left(self._most, own, used.total() - own) // 2, 0)
 
     def use(self, group: int, count: int, *, better: bool = False) -> None:
         """Counts tries of a group that found nothing, or that looked for a better plan."""

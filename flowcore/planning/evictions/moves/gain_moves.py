@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
+from flowcore.model.turns import share_left
 from flowcore.planning.evictions.moves.destinations import enough
 from flowcore.planning.evictions.moves.load_moves import NEVER, LoadMove, LoadMoves, follows_load
 from flowcore.planning.evictions.moves.move_prices import move_prices
@@ -89,22 +90,6 @@ class _PodsOfKind:
         return self._known[home]
 
 
-class _Looks:
-    """The looks of a round. A namespace has at most half of what the others left, so that it cannot use up all."""
-
-    def __init__(self, namespaces: Collection[str]) -> None:
-        self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
-
-    def take(self, namespace: str) -> bool:
-        """Takes one for a pod of a namespace. Returns whether there was one for it."""
-        share = self.left + self._taken[namespace]
-        if self._taken[namespace] >= (-(-share // 2) if self._is_shared else share):
-            return False
-        self._taken[namespace] += 1
-        self.left -= 1
-        return True
-
-
 class GainMoves:
     """Decides moves for gain; it changes the state."""
 
@@ -142,11 +127,15 @@ class GainMoves:
         kinds = self._move_by_load(np.nonzero(movable)[0], kept)
         queue = [offer.entry for offer in self._first_look(kinds, kept)]
         heapq.heapify(queue)
-        looks, moves = _Looks({offer.kind.namespace for *_, offer in queue}), 0
-        while queue and looks.left:
+        is_shared = len({offer.kind.namespace for *_, offer in queue}) > 1
+        looks, moves = Counter[str](), 0
+        while queue and looks.total() < _MOST_LOOKS:
             *_, offer = heapq.heappop(queue)
-            if not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
+            own = looks[offer.kind.namespace]
+            is_left = share_left(_MOST_LOOKS, own, looks.total() - own, is_shared=is_shared) > 0
+            if not (is_left and self._may_any_leave(offer)):
                 continue
+            looks[offer.kind.namespace] += 1
             price, _, resident = offer.residents[-1]
             gain, node = self._best(resident, offer.kind, kept)
             offer.surplus = gain - price

@@ -18,6 +18,7 @@ from flowcore.costs.network_model import NetworkModel
 from flowcore.model.pod_index import AffinityMatch
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
+from flowcore.model.turns import share_left
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.moves.destinations import Destinations
 from flowcore.planning.plan_key import Loss, PlanKey
@@ -218,16 +219,10 @@ class Movers(Eligibility):
         return limit - self._state.moves.get(key, 0) - self._recent.get(key, 0)
 
     def _share(self, pod: RunningPod) -> int:
-        """How many more moves of this hour the namespace of a pod may have under its policy.
-
-        Half of what the other namespaces have not had: else one of them could leave no moves for the others. All of it
-        where no other namespace has pods of the policy.
-        """
-        own = self._last_hour[pod.policy, pod.namespace]
-        left = self._policies[pod.policy].rescheduling.per_hour - (self._last_hour[pod.policy] - own)
-        if len(self._namespaces[pod.policy]) > 1:
-            left = -(-left // 2)  # one where one is left
-        return left - own
+        """How many more moves of this hour the namespace of a pod may have under its policy."""
+        own, most = self._last_hour[pod.policy, pod.namespace], self._policies[pod.policy].rescheduling.per_hour
+        is_shared = len(self._namespaces[pod.policy]) > 1
+        return share_left(most, own, self._last_hour[pod.policy] - own, is_shared=is_shared)
 
     @cached_property
     def _namespaces(self) -> dict[str, set[str]]:
