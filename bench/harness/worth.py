@@ -14,14 +14,22 @@ from flowcore.planning.methods.table import METHODS
 from flowcore.planning.round import Round
 from harness.families import Family
 
+#: Pods of a round as clusters have them: of fewer or more it is not counted who made the plan.
+_REALISTIC = range(10, 20_001)
 #: A plan is dearer if it costs more by more than one part in this number.
 _DEARER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan. ``waits``: what waits, level by level from the highest: the first thing that plans are compared by."""
+    """A plan.
 
+    Attributes:
+        method: that made it (``RoundResult.method``).
+        waits: what waits, level by level from the highest: the first thing that plans are compared by.
+    """
+
+    method: str
     waits: tuple[int, ...]
     placed: int
     cost: int
@@ -39,6 +47,8 @@ class Worth(msgspec.Struct, kw_only=True):
     Attributes:
         method: that was left out; "": none.
         rounds: of the family.
+        realistic: those with 10 to 20,000 pods.
+        made: realistic rounds whose plan it made; of a row without a method all.
         steps: of all rounds together. A round without a method has as many as with it: its steps go to the others.
         improved: rounds in which its plan was better than the best before it.
         wins: rounds whose plan leaves more, or costs more by over 0.01 %, without it.
@@ -53,6 +63,8 @@ class Worth(msgspec.Struct, kw_only=True):
     family: str
     method: str
     rounds: int = 0
+    realistic: int = 0
+    made: int = 0
     steps: int = 0
     improved: int = 0
     wins: int = 0
@@ -96,6 +108,10 @@ def measure(family: Family, seconds: float) -> Iterator[Worth]:
     for snapshot in family.rounds():
         best = _planned(snapshot, family.policies, frozenset(), seconds=seconds)
         everything.compare(best, best)
+        is_realistic = len(snapshot.pending) in _REALISTIC
+        for method, worth in (("", everything), *without.items()):
+            worth.realistic += is_realistic
+            worth.made += is_realistic and method in ("", best.method)
         for method, worth in without.items():
             plan = best
             if method in best.improved_by:
@@ -125,4 +141,6 @@ def _planned(
     key = this.key
     # Of one level pods count.
     left = [count for level in key.levels for count in (level.waiting, level.strays)] or [len(result.unplaced)]
-    return Planned((key.duties, *left), len(result.placements), result.cost, taken, frozenset(this.improved_by))
+    return Planned(
+        result.method, (key.duties, *left), len(result.placements), result.cost, taken, frozenset(this.improved_by)
+    )
