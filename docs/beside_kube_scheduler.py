@@ -184,7 +184,10 @@ GATES: Final[Mapping[str, Row]] = {
     "InPlacePodLevelResourcesVerticalScaling": Row(SAME, "A pod that is resized holds what kube-scheduler counts."),
     "InPlacePodVerticalScaling": Row(SAME, "A pod that is resized holds what kube-scheduler counts."),
     "InPlacePodVerticalScalingSchedulerPreemption": Row(
-        ABSENT, "Nobody is evicted for a pod that grows where it runs."
+        BETTER,
+        "Others leave or move for a pod that grows where it runs, whatever the gate; a node's `podPreemptionPolicy` is "
+        "not read.",
+        "spec.preemption.mode",
     ),
     "InterPodAffinityHostnameFastPath": Row(SAME, "It is about speed."),
     "MatchLabelKeysInPodTopologySpread": Row(SAME, "The keys are read."),

@@ -57,13 +57,16 @@ def unrequested_of(spec: WirePodSpec, requests: Amounts) -> Unrequested:
     return cpu - sums.get(CPU, 0), memory - sums.get(MEMORY, 0)
 
 
-def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
+def resized_usage(spec: WirePodSpec, status: WirePodStatus, *, asks: bool = True) -> NanoList:
     """What a running pod takes while it is resized in place (KEP-1287): the largest of three sums.
 
     What it asks for, what its node has promised and what its containers have; where the node says the last two of the
     pod as a whole, that counts. kube-scheduler 1.37 counts so, and adds overhead that the node has added already.
+
+    Args:
+        asks: False: without what the pod asks for, as if that were infeasible.
     """
-    held, infeasible, asked = _held(status), _is_infeasible(status), _asked(spec)
+    held, infeasible, asked = _held(status), not asks or _pending_resize(status) == "Infeasible", _asked(spec)
     allocated, actual = list[NanoList](), list[NanoList]()
     for container, requests in zip(_containers(spec), asked, strict=True):
         seen, where = held.get(container.name), f"status.containerStatuses[{container.name}]"
@@ -89,7 +92,7 @@ def resized_usage(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
 
 def resized_usage_by_container(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
     """The same as kube-scheduler before 1.37 counts it: the largest of three amounts of each container, added up."""
-    held, infeasible = _held(status), _is_infeasible(status)
+    held, infeasible = _held(status), _pending_resize(status) == "Infeasible"
     amounts = _asked(spec)
     regular = len(spec.containers or ())
     for place, container in enumerate(_containers(spec)):
@@ -112,10 +115,22 @@ def _held(status: WirePodStatus) -> dict[str, WireContainerStatus]:
     return {seen.name: seen for seen in (status.container_statuses or []) + (status.init_container_statuses or [])}
 
 
-def _is_infeasible(status: WirePodStatus) -> bool:
-    """The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible)."""
-    pending = next((condition for condition in status.conditions or () if condition.type == "PodResizePending"), None)
-    return pending is not None and pending.reason == "Infeasible"
+def deferred_growth(spec: WirePodSpec, status: WirePodStatus) -> NanoList:
+    """What a pod asks for beyond what it has, where its node defers that; {}: no resize is deferred."""
+    if _pending_resize(status) != "Deferred":
+        return {}
+    has = resized_usage(spec, status, asks=False)
+    more = ((name, amount - has.get(name, 0)) for name, amount in resized_usage(spec, status).items())
+    return {name: amount for name, amount in more if amount > 0}
+
+
+def _pending_resize(status: WirePodStatus) -> str:
+    """Why its node has not resized a pod yet, Deferred or Infeasible; "": nothing is to be resized.
+
+    The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeDeferred).
+    """
+    reasons = (each.reason or "" for each in status.conditions or () if each.type == "PodResizePending")
+    return next(reasons, "")
 
 
 def _containers(spec: WirePodSpec) -> list[WireContainer]:

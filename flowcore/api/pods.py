@@ -18,7 +18,13 @@ from flowcore.api.pod_objects import (
     WirePodSpec,
     WirePodStatus,
 )
-from flowcore.api.pod_requests import has_resize, resized_usage, resized_usage_by_container, whole_amounts
+from flowcore.api.pod_requests import (
+    deferred_growth,
+    has_resize,
+    resized_usage,
+    resized_usage_by_container,
+    whole_amounts,
+)
 from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_spec
 from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
@@ -44,6 +50,8 @@ _PERMANENT = frozenset((DAEMON_SET, "Node"))
 #: Controllers whose pods kube-scheduler spreads by default (plugins/helper/spread.go).
 _SPREADING = frozenset((("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")))
 _NO_STATUS = WirePodStatus()
+_NOTHING: Amounts = ()
+_ENDED = ("Succeeded", "Failed")
 #: SystemCriticalPriority (pkg/apis/scheduling/types.go).
 _SYSTEM_CRITICAL = 2_000_000_000
 _MAX_NAME = 253
@@ -76,7 +84,7 @@ def to_read_pod(
     gates = () if gated else reading.gates
     blocked_reason = _blocked_reason(gates, deleting=deleting)
     blocked_reason = blocked_reason or reading.unreadable
-    usage, usage_by_container = reading.requests, None
+    usage, usage_by_container, grows = reading.requests, None, _NOTHING
     if node_name and reading.unreadable:
         usage = _UNKNOWN_USAGE
     elif node_name and spec is not None and has_resize(status):
@@ -84,6 +92,8 @@ def to_read_pod(
             usage = intern(to_amounts(resized_usage(spec, status)))
             older = to_amounts(resized_usage_by_container(spec, status))
             usage_by_container = None if older == usage else intern(older)
+            if not deleting and status.phase not in _ENDED:
+                grows = intern(to_amounts(deferred_growth(spec, status)))
         except ModelError:
             usage = reading.requests
     namespace = intern(meta.namespace or "default")
@@ -122,11 +132,12 @@ def to_read_pod(
         node_name=intern(node_name) if node_name else "",
         created=to_seconds(meta.creation_timestamp),
         generation=meta.generation or 0,
-        terminal=status.phase in ("Succeeded", "Failed"),
+        terminal=status.phase in _ENDED,
         deleting=deleting,
         grace_period=float(meta.deletion_grace_period_seconds or 0),
         usage=usage,
         usage_by_container=usage_by_container,
+        grows=grows,
         blocked_reason=intern(blocked_reason) if blocked_reason else "",
         unsupported_reason=reading.unsupported_reason or (intern(asks) if asks else ""),
         over_limit=reading.over_limit,

@@ -238,6 +238,13 @@ class Cluster:
         """Whether the node object changed, came or went after ``generation``."""
         return name not in self.nodes or self._node_versions.get(name, 0) > generation
 
+    def lacks_room(self, resize: Pod) -> bool:
+        """Whether the node of a deferred resize has less of what it asks for than is taken there."""
+        name = resize.pod_class.node_name
+        has = dict(self.nodes[name].allocatable) if name in self.nodes else {}
+        amounts = self.occupancy.usage_of(name).amounts
+        return bool(has) and any(amounts[resource] > has.get(resource, 0) for resource, _ in resize.grows)
+
     # --- pods ---
 
     def put_pod(self, pod: Pod, reserved: PodSignature | None = None, *, as_given: bool = False) -> PodChange:
@@ -392,6 +399,7 @@ class Cluster:
 
     def _set_waiting(self, key: str, pod: Pod) -> tuple[bool, bool]:
         """Updates ``waiting``. Returns whether the pod waits with other needs, and whether its gate opened."""
+        pod = pod.waiting_resize
         if pod.node_name or pod.terminal:
             self._rule_dependent.drop(key)
             self._stop_waiting(key)
@@ -634,7 +642,7 @@ class Cluster:
         self.pods[key] = pod
         if key not in self.waiting:
             return False
-        self.waiting[key] = self.as_waiting(pod)
+        self.waiting[key] = self.as_waiting(pod.waiting_resize)
         return True
 
     def _follow_group(self, key: GangKey) -> bool:

@@ -162,12 +162,14 @@ def is_terminating(cluster: Cluster, pod: Pod) -> bool:
 
 
 def leaving_for(cluster: Cluster, pod: Pod) -> list[Pod]:
-    """Pods of a lower priority that terminate on the node that a waiting pod is nominated for, by key.
+    """Pods of a lower priority that terminate on the node that a waiting pod is nominated for, or must go to, by key.
 
     While there are any, nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's
     DefaultPreemption).
     """
-    leaving = (cluster.pods[key] for key in sorted(cluster.terminating.get(pod.nominated_node, ())))
+    leaving = (
+        cluster.pods[key] for key in sorted(cluster.terminating.get(pod.nominated_node or pod.pod_class.node_name, ()))
+    )
     return [each for each in leaving if each.pod_class.priority < pod.pod_class.priority]
 
 

@@ -228,6 +228,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     extended: ExtendedRequests = ()
     #: ``usage`` as kube-scheduler before 1.37 counts it, for a pod that is resized; None: the same amounts.
     usage_by_container: Amounts | None = None
+    #: What it asks for beyond what it has, while its node defers that resize: a part of ``usage``. (): no resize is.
+    grows: Amounts = ()
     #: Uid of its controller, if that is one whose pods kube-scheduler spreads by default; "": it is not.
     spread_owner: str = ""
 
@@ -247,6 +249,33 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return bool(self.gates)
 
     @property
+    def waiting_resize(self) -> Pod:
+        """A deferred resize as a waiting pod, which has its node as its only place; any other pod as it is.
+
+        All that it asks for counts on the node already, so it asks for nothing; a round says what its node lacks.
+        Source: kube-scheduler plugins/deferredpodscheduling; no filter counts but room.
+        """
+        if not self.grows:
+            return self
+        pod_class = PodClass(
+            tolerations=(Toleration(operator="Exists"),),
+            node_name=self.node_name,
+            priority=self.pod_class.priority,
+            unrequested=(0, 0),
+        )
+        return Pod(
+            self.namespace,
+            self.name,
+            self.uid,
+            pod_class,
+            labels=self.labels,
+            scheduler_name=self.scheduler_name,
+            created=self.created,
+            preempts=self.preempts,
+            grows=self.grows,
+        )
+
+    @property
     def skip_reason(self) -> str:
         """Why a round must not place it; "" when it may."""
         return self.blocked_reason or self.unsupported_reason
@@ -263,6 +292,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def signature(self) -> PodSignature:
-        """What rules between pods read of it."""
+        """What rules between pods read of it: nothing of a resize that waits, since its pod counts already."""
+        if self.grows and not self.node_name:
+            return PodSignature(self.namespace)
         labels = ((CONTROLLER, self.spread_owner), *self.labels) if self.spread_owner else self.labels
         return PodSignature(self.namespace, labels, self.deleting, self.constraints)

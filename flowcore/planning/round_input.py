@@ -81,10 +81,13 @@ def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gan
         policy: that governs it.
         gangs: names of its gangs.
     """
+    pod_class = with_wish(excluding_nodes(pod.pod_class, facts.rejected_nodes(pod)), pod.nominated_node)
+    if pod.grows:  # it has its slot, and counts for its queue
+        pod_class = msgspec.structs.replace(pod_class, requests=(*pod.grows, (PODS, 0)))
     return PendingPod(
         key=pod.key,
         uid=pod.uid,
-        pod_class=with_wish(excluding_nodes(pod.pod_class, facts.rejected_nodes(pod)), pod.nominated_node),
+        pod_class=pod_class,
         policy=policy.name,
         created=pod.created,
         signature=pod.signature,
@@ -92,7 +95,7 @@ def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gan
         victim=facts.victim_of(pod, policy),
         plannable_since=facts.plannable_since(pod),
         preempts=facts.preempts(pod),
-        queue=cluster.queues.of(pod, cluster.namespaces),
+        queue="" if pod.grows else cluster.queues.of(pod, cluster.namespaces),
         foreseen=facts.foreseen(pod) if counts_measured(policy) else None,
         waits_for_leavers=pod.preempts and not facts.preempts(pod),
     )

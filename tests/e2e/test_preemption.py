@@ -10,6 +10,7 @@ from support.operator import until
 from support.replicas import running_replicas
 from support.steering import count
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.api import STRATEGIC_PATCH
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
@@ -113,6 +114,40 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
         if each["metadata"].get("finalizers"):
             assert "deletionTimestamp" not in each["metadata"], "a second wave"
             await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_grows_where_it_runs(scene: ClusterScenario) -> None:
+    """Its node defers the resize, as a kubelet says it: the lower pod beside it leaves, and the pod is left alone."""
+    await scene.policy("own", selects={"podSelector": {}})
+    await scene.priority_class("urgent", 1000)
+    await scene.nodes("m0", cpu="4")
+    await scene.ready("m0")
+    for name, spec in (("grows", {"priorityClassName": "urgent"}), ("low", {})):
+        await scene.create(name, "2", nodeName="m0", **spec)
+        await scene.api.wait_for(scene.path(name), lambda each: each["status"].get("phase") == "Running")
+
+    async def say(cpu: str, *conditions: dict[str, str]) -> None:
+        """What a kubelet says of the pod."""
+        has = {"allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
+        status = {"conditions": conditions, "containerStatuses": [{"name": "main", **has}]}
+        await scene.api.patch(f"{scene.path('grows')}/status", {"status": status}, content_type=STRATEGIC_PATCH)
+
+    await say("2")
+    larger = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}}
+    await scene.api.patch(f"{scene.path('grows')}/resize", larger, content_type=STRATEGIC_PATCH)
+    await say("2", {"type": "PodResizePending", "status": "True", "reason": "Deferred"})
+
+    async def left() -> bool:
+        return [each["metadata"]["name"] for each in await scene.pods()] == ["grows"]
+
+    await until(left, 60, lambda: "the lower pod to leave")
+    grown = await scene.get("grows")
+    assert condition(grown, "PodScheduled").get("status") != "False"
+    assert "nominatedNodeName" not in grown["status"]
+    await say("3", {"type": "PodResizePending", "$patch": "delete"})
+    await scene.create("later", "1")
+    assert await scene.node_of("later") == "m0"
+    del scene.history.peaks["m0"]  # what the pod asked for counted there before it had it
 
 
 async def two_victims(scene: ClusterScenario, scheduler: str) -> tuple[str, list[dict[str, Any]]]:

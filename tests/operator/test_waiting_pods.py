@@ -465,3 +465,16 @@ def test_a_reason_that_holds_again_before_the_watch_shows_the_other_one(latency:
         task.cancel()
 
     virtual_time.run(main())
+
+
+async def test_a_pod_that_waits_for_a_resize_is_told_by_an_event(case: tuple[Case, ConditionWriter]) -> None:
+    """It runs: its condition PodScheduled stays as it is."""
+    made, told = case
+    made.state.upsert_pod(pod(node_name="n", grows=(("cpu", 1),)))
+    told.put(WriteCondition(made.state.cluster.waiting["ns/p"], "Insufficient cpu.", "Unschedulable"))
+    made.now = TOLD_AFTER
+    await until(lambda: made.events, 10, lambda: "the event")
+    assert [(each["message"], each["involvedObject"]["uid"]) for each in made.events] == [
+        ("Insufficient cpu.", "uid-p")
+    ]
+    assert not made.patches

@@ -322,15 +322,15 @@ class Snapshot:
         return self.resources[: len(self.resources) - devices]
 
     def vector(self, amounts: Amounts) -> Int64s:
-        """int64[R]: amounts in the columns of this snapshot, and 1 in the column ``pods``.
+        """int64[R]: amounts in the columns of this snapshot, and 1 in the column ``pods`` unless they say 0.
 
         A resource that no node offers has no column: NodeResourcesFit rejects every node for it by name.
         """
         row = np.zeros(len(self.resources), dtype=np.int64)
+        row[self.resources.index(PODS)] = 1
         for name, amount in amounts:
             if name in self.resources:
                 row[self.resources.index(name)] = amount
-        row[self.resources.index(PODS)] = 1
         return row
 
     def with_usage(

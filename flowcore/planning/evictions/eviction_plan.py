@@ -527,6 +527,7 @@ class _EvictionRound:
         order = order_arrivals(state)
         while True:
             arrival = first_rejected(state, order) or self._first_without_place() or self._first_without_gang()
+            arrival = arrival or self._first_that_leaves()
             if arrival is None:
                 return order
             waiting = groups.get(arrival.pod.key)
@@ -550,6 +551,12 @@ class _EvictionRound:
         """The first arrival that is nothing without its gang, which has no nodes; None: none."""
         absent = self._absent
         return next((each for each in self._state.arrivals if absent and self._group_of(each.pod) in absent), None)
+
+    def _first_that_leaves(self) -> Arrival | None:
+        """The first resize that gets its room though its pod leaves; None: none."""
+        state = self._state
+        gone = {state.residents.pods[each].key for each, leaving in state.leaving.items() if leaving.kind is not None}
+        return next((each for each in state.arrivals if each.pod.key in gone), None)
 
     def _passes_all(self) -> bool:
         """Whether every filter passes for all that comes, in its order."""

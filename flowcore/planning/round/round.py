@@ -14,6 +14,7 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
+from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.gangs.claim_gangs import FormClaimGangs
@@ -111,7 +112,7 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``). ``say``: computes each part of what is said.
         """
-        snapshot, now = without_gangs_before_room(snapshot), snapshot.now
+        snapshot, now = with_resizes(without_gangs_before_room(snapshot)), snapshot.now
         preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
         self._columns = with_columns(snapshot, charge, preemption)
         snapshot = self._columns.snapshot

@@ -110,8 +110,11 @@ class Scenario:
         return name in self.cluster.namespaces or any(pod.namespace == name for pod in self.cluster.pods.values())
 
     def waiting(self) -> list[Pod]:
-        """Pods without a node, in the order in which they came, including pods that may not be placed."""
-        return list(self.cluster.waiting.values())
+        """Pods without a node, in the order in which they came, including pods that may not be placed.
+
+        And deferred resizes for which others must leave.
+        """
+        return [pod for pod in self.cluster.waiting.values() if not pod.grows or self.cluster.lacks_room(pod)]
 
 
 class GovernedScenario:

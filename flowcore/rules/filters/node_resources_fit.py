@@ -65,7 +65,7 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
     for name, nodes in left.items():
         if name in short:
             short[name] = short[name] & ~nodes
-    pods = Rejection(TOO_MANY_PODS, short.pop(PODS))
+    pods = Rejection(TOO_MANY_PODS, short.pop(PODS, ~everywhere))
     # The order depends on names alone, so a verdict reads the same whether a resource has a column by now.
     first = [name for name in BASE_RESOURCES if name in short]
     rest = sorted(short.keys() - set(first))

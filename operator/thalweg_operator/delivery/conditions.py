@@ -3,7 +3,8 @@
 The condition's reason is Unschedulable where more nodes may help, else a code of why the pod waits.
 
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
-kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
+kube-scheduler try it again: it gets the Event alone, and so does a pod that runs and waits for a resize. One behind our
+gate keeps the condition's reason, SchedulingGated.
 
 Pods never told before go first, as fast as the API server answers. Who tells them says after what time
 (``WriteCondition.after``): autoscalers wait for the condition of a pod that no node takes.
@@ -223,8 +224,8 @@ class ConditionWriter:
         return outcome
 
     async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
-        self._mark_written(pod, wanted, event_only=False)
-        if pod.gated or not wanted.steered:
+        self._mark_written(pod, wanted, event_only=bool(pod.grows))
+        if pod.gated or not (wanted.steered or pod.grows):
             condition: Condition = {
                 "type": "PodScheduled",
                 "status": "False",

@@ -86,7 +86,7 @@ class ExtenderDelivery:
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether kube-scheduler may choose: the policy only prefers the planned node, and the pod is of no gang."""
-        return policy.steering is Steering.PREFER and not pod.gated and pod.gang is None
+        return policy.steering is Steering.PREFER and not (pod.gated or pod.grows) and pod.gang is None
 
 
 def _speaks(pod: Pod) -> bool:

@@ -77,6 +77,8 @@ def _reserved(state: VictimsState) -> Iterator[tuple[Pod, Sequence[Pod]]]:
     """Pods with a reservation, and those that leave before they come: victims, or the pod that is to move."""
     pods, moves = state.cluster.pods, state.moves.awaited
     for key, reservation in state.ledger.reservations.items():
+        if reservation.pod.grows:
+            continue  # it counts as it runs
         leave_first = [state.ledger.victims[victim].pod for victim in reservation.victims]
         if key in moves:
             leave_first.append(moves[key].victim)

@@ -392,13 +392,16 @@ class Ledger:
     def plannable(self) -> list[Pod]:
         """Pods that wait without a reservation, or with a place that is kept for them, in the order in which they came.
 
-        One whose claims are being given back is planned after that: until then they may say either.
+        One whose claims are being given back is planned after that: until then they may say either. A resize whose node
+        has room is for the kubelet.
         """
         reservations, held, records = self.reservations, self.held, self.device_claims
         return [
             pod
             for key, pod in self._cluster.waiting.items()
-            if (key not in reservations or key in held) and not records.is_releasing(pod)
+            if (key not in reservations or key in held)
+            and not records.is_releasing(pod)
+            and (not pod.grows or self._cluster.lacks_room(pod))
         ]
 
     def gang_pods(self) -> dict[str, str]:

@@ -85,7 +85,10 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.RESERVED, Phase.WITHDRAWING): "an older nomination for the same node is there, and must not be followed",
     (Phase.NOMINATED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
     (Phase.PASSED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
-    (Phase.AWAITING_VICTIM, None): "the pod is not to take that place any more, or is gone",
+    (
+        Phase.AWAITING_VICTIM,
+        None,
+    ): "the pod is not to take that place any more, is gone, or grows where it runs and has its room",
     (
         Phase.AWAITING_REPLACEMENT,
         None,

@@ -271,6 +271,7 @@ def _is_plain(pod: Pod) -> bool:
 def _needs_room_only(pod: Pod) -> bool:
     return (
         pod.gang is None
+        and not pod.grows
         and not pod.gated
         and pod.constraints is None
         and not (pod.unsupported_reason or pod.over_limit)

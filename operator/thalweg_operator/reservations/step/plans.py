@@ -91,6 +91,8 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
     if owner is None:
         state.effects.append(CountPlacement("observed"))
         return
+    if placement.pod.grows and not placement.waits:
+        return  # its node has room for its resize by now
     held = state.ledger.reservations.get(placement.pod.key)
     waiting_group = held.waiting_group if held is not None and held.phase is Phase.HELD else ""
     group, optional = placement.atomic_group, placement.optional

@@ -47,7 +47,8 @@ def pod_put(state: State, pod: Pod) -> None:
     cluster, ledger, key = state.cluster, state.ledger, pod.key
     before = ledger.reservations.get(key)
     reserved: PodSignature | None = None
-    if before is not None and (before.pod.uid != pod.uid or pod.node_name or pod.terminal):
+    grows = before is not None and before.pod.grows == pod.grows != ()
+    if before is not None and (before.pod.uid != pod.uid or (pod.node_name and not grows) or pod.terminal):
         fulfilled = pod.node_name == before.node and not pod.terminal
         ledger.drop(key, fulfilled=fulfilled)
         if fulfilled:
@@ -280,7 +281,7 @@ def follow_nomination(state: State, pod: Pod) -> None:
         ledger.drop(key)
         ledger.round_wanted |= is_wish or not foreign  # then the pod may be planned
         reservation = None
-    if key not in cluster.waiting or not pod.nominated_node:
+    if pod.node_name or key not in cluster.waiting or not pod.nominated_node:
         return
     if foreign and reservation is not None and reservation.owner is Owner.STEERING:
         ledger.helped.free(reservation.node)

@@ -110,6 +110,9 @@ def settle(state: VictimsState, keys: Iterable[str]) -> list[str]:
         if not all(may_come(state.cluster, ledger, member) for member in members):
             continue
         for member in members:
+            if member.pod.grows:
+                release(state, member)  # the kubelet does the rest
+                continue
             ledger.change(member.pod.key, phase=Phase.HELD)
             held.append(member.pod.key)
     return held
@@ -252,8 +255,8 @@ def _are_nominated(state: VictimsState, members: list[Reservation]) -> bool:
     """
     answered = True
     for reservation in members:
-        if _replaces(reservation, state.ledger):
-            continue  # its annotation says it
+        if reservation.pod.grows or _replaces(reservation, state.ledger):
+            continue  # it has its node, or its annotation says it
         if reservation.write == 0:
             state.write_nomination(reservation.pod)
         answered &= not state.ledger.reservations[reservation.pod.key].writing
@@ -399,6 +402,7 @@ def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
     planned = reservation.pod
     return (
         not pod.unsupported_reason
+        and (not pod.grows or cluster.lacks_room(pod))
         and (pod.pod_class, pod.signature) == (planned.pod_class, planned.signature)
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, pod.key)
