@@ -642,7 +642,7 @@ class Cluster:
         self.pods[key] = pod
         if key not in self.waiting:
             return False
-        self.waiting[key] = self.as_waiting(pod.waiting_resize)
+        self.waiting[key] = self.as_waiting(pod.waiting_resize if pod.grows else pod)
         return True
 
     def _follow_group(self, key: GangKey) -> bool:

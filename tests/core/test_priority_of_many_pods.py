@@ -100,4 +100,4 @@ def test_a_group_of_very_many_pods_takes_little_for_each() -> None:
         assert {pod.pod_class.priority for pod in cluster.pods.values()} == {7}
         return run
 
-    assert lines(60) - lines(20) <= 40 * 70
+    assert lines(60) - lines(20) <= 40 * 60
