@@ -14,8 +14,6 @@ from unittest.mock import patch
 
 import msgspec
 
-from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.joint import JointSearch
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search import search, victims
 from flowcore.planning.plan_key import Loss
@@ -57,8 +55,7 @@ class Method:
 
 _WORST = victims.Victims(-1, (), 0, Loss(math.inf))
 METHODS: Mapping[str, Method] = {
-    "integer program": Method(search.Search, "improve", lambda *_, **__: None),
-    "few pods together": Method(JointSearch, "improve", lambda _: False),
+    "integer program": Method(search.Search, "decide_again", lambda *_: None),
     "patterns": Method(PatternSearch, "improve", lambda *_: None),
     "smaller sets of a node": Method(victims, "_fewer", lambda *_: _WORST),
 }
@@ -70,7 +67,8 @@ class Planned:
 
     Attributes:
         standing: what plans are compared by: ``standing`` of the pods that wait and of the victims, and last the moves.
-        victims: by priority, how many leave and are not moved.
+        victims: by priority, how many leave without a new node.
+        moves: how many leave for a new node.
         seconds: CPU time.
     """
 
@@ -147,8 +145,8 @@ def _planned(plan: Plan) -> Planned:
     before = time.process_time()
     result = plan()
     seconds = time.process_time() - before
-    moves = sum(each.kind is EvictionKind.MIGRATION for each in result.evictions)
-    lost = Counter(each.pod.priority for each in result.evictions if each.kind is not EvictionKind.MIGRATION)
+    moves = sum(bool(each.to) for each in result.evictions)
+    lost = Counter(each.pod.priority for each in result.evictions if not each.to)
     return Planned((*_standing(result, lost), moves), len(result.placements), lost, moves, result.cost, seconds)
 
 

@@ -104,6 +104,10 @@ def _pod(draw: random.Random, name: str, priority: int, cpu: int, shape: UrgentS
     return drawn_pod(draw, name, pod_class, _APPS, constraints=rules)
 
 
+def _cpu(pod: Pod) -> int:
+    return dict(pod.pod_class.requests)["cpu"]
+
+
 def _tolerate(first: Pod, second: Pod) -> bool:
     """Whether neither keeps the other off its node."""
     if {port.port for port in first.pod_class.host_ports} & {port.port for port in second.pod_class.host_ports}:
@@ -137,10 +141,10 @@ def standing(pods: Iterable[int], placed: Sequence[int], victims: Sequence[int])
 
 
 def standing_of(drawn: UrgentRound, result: RoundResult) -> tuple[int, ...]:
-    """The same of a round's plan."""
+    """The same of a round's plan: victims with a new node are not lost."""
     placed = [each.pod.pod_class.priority for each in result.placements]
     waiting = [pod.pod_class.priority for pod in drawn.scenario.waiting()]
-    return standing(waiting, placed, [each.pod.priority for each in result.evictions])
+    return standing(waiting, placed, [each.pod.priority for each in result.evictions if not each.to])
 
 
 def best_standing(drawn: UrgentRound) -> tuple[int, ...]:
@@ -160,9 +164,16 @@ class _Exhaustion:
 
     def best(self) -> tuple[int, ...]:
         """What the best plan is compared by."""
-        return min(self._all())
+        best: tuple[int, ...] | None = None
+        for priorities, placed, gone, choice in self._all():
+            if best is None or standing(priorities, placed, ()) < best:
+                each = min(standing(priorities, placed, lost) for lost in self._lost(gone, choice))
+                best = each if best is None else min(best, each)
+        assert best is not None
+        return best
 
-    def _all(self) -> Iterator[tuple[int, ...]]:
+    def _all(self) -> Iterator[tuple[Sequence[int], Sequence[int], Sequence[Pod], Sequence[int | None]]]:
+        """All plans: priorities of the pods, of those that are placed, who leaves, and the node of each pod."""
         priorities = [pod.pod_class.priority for pod in self._pods]
         places: list[int | None] = [None, *range(len(self._nodes))]
         for choice in product(places, repeat=len(self._pods)):
@@ -176,7 +187,43 @@ class _Exhaustion:
             for victims in product(*ways):
                 gone = [pod for each in victims for pod in each]
                 if self._is_allowed(gone):
-                    yield standing(priorities, placed, [pod.pod_class.priority for pod in gone])
+                    yield priorities, placed, gone, choice
+
+    def _lost(self, gone: Sequence[Pod], choice: Sequence[int | None]) -> Iterator[list[int]]:
+        """Priorities of those that leave without a new node: for each set of the others that have one, and no rules."""
+        leaving, now, end = {id(pod) for pod in gone}, dict[str, int](), dict[str, int]()
+        beside: dict[str, list[Pod]] = {}
+        for number, node in enumerate(self._nodes):
+            running = self._running[node.name]
+            coming = [pod for pod, place in zip(self._pods, choice, strict=True) if place == number]
+            stay = [pod for pod in running if id(pod) not in leaving]
+            at_once = coming if len(stay) == len(running) else []
+            now[node.name] = dict(node.allocatable)["cpu"] - sum(map(_cpu, (*running, *at_once)))
+            end[node.name] = dict(node.allocatable)["cpu"] - sum(map(_cpu, (*stay, *coming)))
+            beside[node.name] = [*running, *coming]
+
+        def have_nodes(pods: Sequence[Pod]) -> bool:
+            if not pods:
+                return True
+            first = pods[0]
+            for name in now:
+                fits = min(now[name], end[name]) >= _cpu(first) and all(_tolerate(first, pod) for pod in beside[name])
+                if name == first.node_name or not fits:
+                    continue
+                now[name], end[name] = now[name] - _cpu(first), end[name] - _cpu(first)
+                beside[name].append(first)
+                placed = have_nodes(pods[1:])
+                beside[name].pop()
+                now[name], end[name] = now[name] + _cpu(first), end[name] + _cpu(first)
+                if placed:
+                    return True
+            return False
+
+        for count in range(len(gone) + 1):
+            for kept in combinations(gone, count):
+                if not any(pod.constraints or pod.pod_class.host_ports for pod in kept) and have_nodes(kept):
+                    keeping = set(map(id, kept))
+                    yield [pod.pod_class.priority for pod in gone if id(pod) not in keeping]
 
     def _is_allowed(self, gone: Sequence[Pod]) -> bool:
         lost = Counter[str]()

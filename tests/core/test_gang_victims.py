@@ -183,7 +183,7 @@ def _fit(asked: Sequence[int], left: Sequence[int]) -> bool:
 
 
 def _drawn(draw: random.Random) -> Snapshot:
-    """Two or three nodes, pods of up to three gangs and others on them, and one that waits."""
+    """Two or three nodes with pods, some of up to three gangs, which nobody makes again, and one that waits."""
     nodes = [node(f"n{number}", draw.randint(4, 8)) for number in range(draw.randint(2, 3))]
     specs = {name: GangSpec(draw.randint(1, 3), evicted_whole=draw.random() < 0.3) for name in "ghi"}
     pods: list[Pod] = []
@@ -200,6 +200,7 @@ def _drawn(draw: random.Random) -> Snapshot:
                     priority=draw.choice((0, 0, 0, 5, 100)),
                     labels=(("app", draw.choice("abc")),),
                     started=float(draw.randint(1, 50)),
+                    owner="",
                     gang=GangRef(GangKey(GangSource.THALWEG, "default", gang), specs[gang]) if gang else None,
                 )
             )

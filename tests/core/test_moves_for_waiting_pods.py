@@ -93,7 +93,7 @@ def test_rounds_to_win(name: str) -> None:
 
 
 #: The same of drawn rounds, by their seeds: all that wait get a node.
-DRAWN_ONE_AFTER_THE_OTHER = (14, 51, 105, 242, 430, 431, 581, 726, 798, 953, 966)
+DRAWN_ONE_AFTER_THE_OTHER = (14, 105, 430, 431, 581, 726, 798, 953, 966)
 
 
 @pytest.mark.xfail(strict=True, reason="a later operator must win this round: no move uses room that another one frees")

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 from harness.full_clusters import FullShape, draw_full
 from harness.urgent_rounds import UrgentShape, best_standing, draw_urgent, standing_of
+from support.eviction_clusters import node, running, snapshot, waiting
 from support.eviction_safety import check_evictions
 from support.levels import NOW, evicted_again, plan_of, scenario_of
 from support.profiles import is_quick
 
-from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.round import RoundResult
+from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
@@ -69,12 +69,29 @@ def test_what_is_placed_is_not_evicted_in_the_next_round(seed: int) -> None:
     assert evicted_again(drawn.scenario, plan_scenario(drawn.scenario, NOW)) == []
 
 
-def test_no_victim_leaves_for_the_sake_of_a_pod_below_it() -> None:
-    """To let the lower pod wait is better than to evict a pod above it, and worse than to evict one below it."""
-    levels = Levels([1000, 30])
-    nobody, above, below = (levels.together(map(levels.loss, victims)) for victims in ([], [50], [10]))
-    assert levels.key([0, 0], below) < levels.key([0, 1], nobody) < levels.key([0, 0], above)
-    assert levels.key([0, 1], above) < levels.key([1, 0], nobody)
+@pytest.mark.parametrize(("priority", "placed"), [(50, ["high"]), (10, ["high", "low"])])
+def test_no_victim_leaves_for_the_sake_of_a_pod_below_it(priority: int, placed: list[str]) -> None:
+    """Not by way of a pod above it either, for which there is room. To evict one below both is better than to wait."""
+    drawn = snapshot(
+        [node("n1", 4)],
+        [running("runs", "n1", 2, priority=priority)],
+        [waiting("high", 2, priority=1000), waiting("low", 2, priority=30)],
+    )
+    result = run_round(drawn)
+    assert sorted(each.pod.key for each in result.placements) == [f"default/{name}" for name in placed]
+    assert len(result.evictions) == len(placed) - 1
+
+
+def test_a_victim_with_a_new_node_is_not_lost() -> None:
+    """The victims on `b` are more, and one of them is as important. But that one has room elsewhere."""
+    planned = plan_scenario(scenario_of("victim-with-a-new-node"), NOW)
+    check_evictions(planned.before, planned.result, planned.policies)
+    assert [(each.pod.key, each.node) for each in planned.result.placements] == [("default/urgent", "b")]
+    assert {each.pod.key: each.to for each in planned.result.evictions} == {
+        "default/b1-0": "",
+        "default/b2-0": "",
+        "default/q-50": "c",
+    }
 
 
 @pytest.mark.parametrize("seed", range(1 if is_quick() else 10))
@@ -82,11 +99,11 @@ def test_the_integer_program_evicts_no_more_important_pods(seed: int, monkeypatc
     """Gangs on tens of nodes: with it as many pods come, and no more leave of the highest priority, or of the next."""
 
     def compared_by(result: RoundResult) -> tuple[int, list[tuple[int, int]]]:
-        lost = Counter(each.pod.priority for each in result.evictions)
+        lost = Counter(each.pod.priority for each in result.evictions if not each.to)
         return -len(result.placements), sorted(lost.items(), reverse=True)
 
     scenario = draw_full(seed, FullShape(gang=4))
     planned = plan_scenario(scenario, NOW)
     check_evictions(planned.before, planned.result, planned.policies)
-    monkeypatch.setattr(Search, "improve", lambda *_, **__: None)
+    monkeypatch.setattr(Search, "decide_again", lambda *_: None)
     assert compared_by(planned.result) <= compared_by(plan_scenario(scenario, NOW).result)

@@ -18,7 +18,6 @@ from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.evictions.gain_bound import most_gained
-from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
 from flowcore.planning.evictions.moves.gain_moves import GainMoves
 from flowcore.planning.evictions.moves.lasting_rules import LastingRules
 from flowcore.planning.evictions.moves.move_prices import leaving_prices, move_prices
@@ -31,6 +30,7 @@ from flowcore.planning.evictions.order import (
     plain_demands,
     waited_for,
 )
+from flowcore.planning.evictions.program import ChoosingGang, Coming
 from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.room_in_domains import place_group
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room, with_residents
@@ -40,6 +40,7 @@ from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import (
     Waiting,
     affordable,
+    may_change_places,
     restrict_to_gang_domains,
     waiting_after,
     waiting_again,
@@ -50,6 +51,7 @@ from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit
+from flowcore.planning.problem.placements.domain_room import by_turns
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced
@@ -152,7 +154,7 @@ class _EvictionRound:
         placed = [placement.pod.signature for placement in result.placements]
         self._dependents = Dependents(placed, result.after.pod_index.namespaces)
         taken_back = revocable(problem, result, self._dependents, highest)
-        self._is_small = is_small(problem, result, candidate, self._waiting) and not rules.broken.any()
+        self._is_small = may_change_places(problem, result, candidate) and not rules.broken.any()
         if self._is_small:
             taken = {each.pod.key for each in taken_back}
             kept = {each.pod.key for each in result.placements} - taken
@@ -207,19 +209,15 @@ class _EvictionRound:
             for _, pods in waiting.demands
             for pod in pods
         }
-        decided = self._beside_domains(self._waiting)
-        preempts = {self._may_all_preempt(waiting) for waiting in decided}
-        if len(preempts) == 1 and not any(waiting.needs_domain for waiting in decided):
-            demands = [(demand, pods, waiting.group) for waiting in decided for demand, pods in waiting.demands]
-            before = list(self._state.arrivals)
-            placed = self._placed_before() if self._movers.any else []
-            free = [each for each in placed if problem.demands[each[0]].takes_resources_only]
-            search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
-            if self._state.arrivals != before:  # others than before have room now, or victims that are enough
-                for waiting in self._waiting:
-                    self._place(search, waiting)
+        before = list(self._state.arrivals)
+        search.decide_again(
+            checkpoint, self._coming(checkpoint), self._gangs_of_domains, self._passes_all, problem.snapshot.generation
+        )
+        if self._state.arrivals != before:  # others than before have room now, or victims that are enough
+            for waiting in self._waiting:
+                self._place(search, waiting)
         self._settle(groups)
-        for decide_more in (self._try_again, self._place_revoked, self._fill, self._decide_and_fill):
+        for decide_more in (self._try_again, self._place_revoked, self._fill):
             changes = self._state.changes
             decide_more(search)
             if self._state.changes > changes:
@@ -421,39 +419,54 @@ class _EvictionRound:
         arrived = state.arrived if needed else set()
         return {name for name, key in needed.items() if key not in arrived}
 
-    def _placed_before(self) -> list[tuple[int, PendingPod, int]]:
-        """Pods of a small round that have a node before others leave: demand, pod and number of its placement."""
-        placements = self._state.residents.placements if self._is_small else ()
-        first = self._state.residents.running_count
+    def _coming(self, checkpoint: Checkpoint) -> list[Coming]:
+        """Pods whose nodes are decided again: those that wait or came since, and placements of a small round."""
+        residents, come = self._state.residents, {each.pod.key for each in self._state.arrivals[: checkpoint.arrivals]}
+        now = self._problem.snapshot.now
+        alike: dict[tuple[int, int, bool], list[PendingPod]] = {}
+        for waiting in self._beside_domains(self._waiting):
+            for demand, pods in waiting.demands:
+                for pod in pods:
+                    preempts = may_preempt(pod, self._policy(demand), now)
+                    if waiting.group >= 0:
+                        preempts = self._may_all_preempt(waiting)
+                    if pod.key not in come:
+                        alike.setdefault((demand, waiting.group, preempts), []).append(pod)
+        placed: dict[tuple[int, bool], list[int]] = {}
+        for number, placement in enumerate(residents.placements if self._is_small else (), residents.running_count):
+            demand = self._demand_of[placement.pod.key]
+            placed.setdefault((demand, may_preempt(placement.pod, self._policy(demand), now)), []).append(number)
+        for (demand, preempts), those in placed.items():
+            alike[demand, -1 - len(alike), preempts] = [residents.placement(each).pod for each in those]
+        worths = dict[str, int]()
+        for demand in {demand for demand, *_ in alike}:
+            this = self._problem.demands[demand]
+            worths |= dict(zip((pod.key for pod in this.group.pods), this.worth.tolist(), strict=True))
         return [
-            (self._demand_of[placement.pod.key], placement.pod, first + place)
-            for place, placement in enumerate(placements)
+            Coming(
+                demand,
+                tuple(pods),
+                preempts,
+                tuple(max(1, worths[pod.key]) for pod in pods),
+                max(-1, group),
+                tuple(placed.get((demand, preempts), ())) if group < -1 else (),
+            )
+            for (demand, group, preempts), pods in alike.items()
         ]
 
-    def _decide_together(self, search: Search) -> bool:
-        """Decides all placements and waiting pods of a small round again. Returns whether that was better."""
-        state, problem = self._state, self._problem
-        kinds = {leaving.kind for leaving in state.leaving.values()}
-        if self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
-            return False
-        placed = self._placed_before()
-        residents = {pod.key: resident for _, pod, resident in placed}
-        waiting, arrived = preempting(problem, self._waiting), [arrival.pod for arrival in state.arrivals]
-        if not waiting:
-            return False
-        pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
-        items = []
-        for pod in pods.values():
-            number = self._demand_of[pod.key]
-            demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
-            worth = int(demand.worth[demand.group.pods.index(pod)])
-            items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
-        return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
-
-    def _decide_and_fill(self, search: Search) -> None:
-        """Decides a small round again, and fills the room that is left then."""
-        if self._is_small and self._decide_together(search):
-            self._fill(search)
+    @property
+    def _gangs_of_domains(self) -> list[ChoosingGang]:
+        """The gangs that had to choose a domain, and found one."""
+        problem = self._problem
+        gangs = []
+        for waiting in self._beside_domains(self._waiting):
+            turns = by_turns(problem.atomic_groups.all[waiting.group], problem.demands) if waiting.needs_domain else ()
+            for gang, members in turns:
+                if gang.needs_domain:
+                    domains = problem.domains(gang.topology_key)
+                    codes = np.where(domains.codes < domains.count, domains.codes, -1)
+                    gangs.append(ChoosingGang(waiting.group, frozenset(members), codes))
+        return gangs
 
     def _settle(self, groups: Mapping[str, Waiting]) -> None:
         """Nobody comes whom rules keep out after all, and nobody leaves who need not."""
@@ -678,7 +691,8 @@ class _EvictionRound:
         # The pod's author reads this, and may not know what runs in other namespaces.
         namespace = placement.pod.key.partition("/")[0]
         first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
-        others = f"{first} and {len(for_pods) - 1} others" if len(for_pods) > 1 else first
+        more = len(for_pods) - 1
+        others = f"{first} and {more} other{'s' if more > 1 else ''}" if more else first
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
         if placement.atomic_group:
             text = f"Room of its gang goes to {others} of a higher priority."

@@ -14,7 +14,6 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.costs.model import Float64s
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.search.exact import ChoosingGang
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.waiting import Waiting
@@ -23,7 +22,7 @@ from flowcore.planning.methods.domain_tries import DomainTries
 from flowcore.planning.plan_key import PlanKey
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Checkpoint, Commit
-from flowcore.planning.problem.placements.domain_room import DomainRoom, Need, by_turns
+from flowcore.planning.problem.placements.domain_room import DomainRoom, Need
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -45,17 +44,8 @@ def place_group(
         tries: those of the round.
         preempts: whether pods may be evicted for it; if not, pods are only moved.
     """
-    start, builder = state.checkpoint(), _MadeRoom(state, search, waiting, preempts=preempts)
-    placed = DomainSearch(problem, waiting.group, builder, tries).run()
-    if placed is None or not (preempts and waiting.needs_domain):
-        return
-    demands = [(demand, pods, placed.nodes.get(demand)) for demand, pods in waiting.demands]
-    choices = [
-        ChoosingGang(frozenset(members), problem.domains(gang.topology_key).codes)
-        for gang, members in by_turns(problem.atomic_groups.all[waiting.group], problem.demands)
-        if gang.needs_domain
-    ]
-    search.improve_group(start, waiting.group, demands, choices, problem.snapshot.generation)
+    builder = _MadeRoom(state, search, waiting, preempts=preempts)
+    DomainSearch(problem, waiting.group, builder, tries).run()
 
 
 class _MadeRoom:

@@ -14,6 +14,9 @@ from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, RoundResult
 from flowcore.planning.problem.waiting import waiting_demands
 
+#: Placements that may get other nodes.
+_FEW_PODS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -151,3 +154,25 @@ def affordable(
         if kept and (mean is None or [len(pods) for _, pods in kept] == [len(pods) for _, pods in waiter.demands]):
             affordable_waiting.append(replace(waiter, demands=tuple(kept)))
     return affordable_waiting, tuple(kept_demands)
+
+
+def may_change_places(problem: Problem, result: RoundResult, candidate: Candidate) -> bool:
+    """Whether all placements of a result may get other nodes where others leave: they are few, and plain.
+
+    Not with gangs, queues, networks, volumes, devices or NUMA zones, with pods that replace others or wait for a
+    cheaper node, and with policies whose age crosses priorities.
+    """
+    placed = {each.pod.key for each in result.placements}
+    elsewhere = candidate.held is not None or candidate.decided.before is not None
+    if len(placed) > _FEW_PODS or elsewhere or problem.atomic_groups.all or problem.snapshot.queues is not None:
+        return False
+    of_round = [(demand, pod) for demand in problem.demands for pod in demand.group.pods if pod.key in placed]
+    return len(of_round) == len(placed) and not any(
+        pod.victim is not None
+        or pod.pod_class.volumes
+        or pod.pod_class.devices is not None
+        or (pod.pod_class.numa is not None and problem.snapshot.numa is not None)
+        or demand.policy.unscheduled.aging_crosses_priorities
+        or demand.waits
+        for demand, pod in of_round
+    )

@@ -82,18 +82,22 @@ def solve_lp(program: LinearProgram) -> LinearSolution | None:
     return LinearSolution(values=_vector(solver.variable_values()), duals=_vector(solver.dual_values()))
 
 
-def solve_mip(program: LinearProgram, *, deterministic_time: float, seed: int, hint: Float64s) -> LinearSolution | None:
+def solve_mip(
+    program: LinearProgram, *, deterministic_time: float, seed: int, hint: Float64s, presolve: bool = True
+) -> LinearSolution | None:
     """The best whole numbers found.
 
     Args:
         deterministic_time: limit in CP-SAT's deterministic time, roughly seconds on one core.
         hint: float64[V], where to start from.
+        presolve: whether the program is made simpler first; programs of some hundred columns are solved faster as is.
     """
     solver = ModelSolverHelper("sat")
     solver.set_solver_specific_parameters(
         f"num_workers:1 random_seed:{seed % 2**31} max_deterministic_time:{deterministic_time:.6f} "
         "cp_model_probing_level:0 linearization_level:2 "
         "add_lp_constraints_lazily:false "
+        f"{'' if presolve else 'cp_model_presolve:false symmetry_level:0 '}"
         "catch_sigint_signal:false"  # its handler swallows Ctrl-C, and leaves the process with the system's default
     )
     model = _load(program, integer=True)

@@ -75,7 +75,7 @@ class Destinations:
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
         #: Of a waiting pod's signature and another one: whether it wants no such pods near it.
-        self._kept_off: dict[tuple[PodSignature, PodSignature], bool] = {}
+        self._kept_off: dict[tuple[PodSignature, PodSignature], frozenset[str]] = {}
         #: By number of the kind of resident, and of the resident.
         self._replacements: dict[int, _Replacements] = {}
         self._of_resident: dict[int, _Replacements] = {}
@@ -159,7 +159,9 @@ class Destinations:
         pod, signature = state.residents.pods[resident], self._signature(resident)
         # Before the others have left and come, and afterwards: they may be those that its affinity wants near.
         at_once = [arrival for arrival in state.arrivals if arrival.at_once]
-        before = state.snapshot([resident], leavers_stay=True, arrivals=at_once)
+        # A placement that is taken back is not there.
+        without = [resident, *(each for each, leaving in state.leaving.items() if leaving.kind is None)]
+        before = state.snapshot(without, leavers_stay=True, arrivals=at_once)
         fits = run_filters(pod.pod_class, before, signature).fits
         leaving = state.leaving.get(resident)
         relies_on_none = leaving is not None and leaving.kind is EvictionKind.MIGRATION and bool(leaving.for_pods)
@@ -169,7 +171,7 @@ class Destinations:
         # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
         # replacements of others come when they like: somebody waits for the room of a pod that moves for it.
         if at_once or others_move:
-            none_yet = state.snapshot([resident], leavers_stay=True, arrivals=(), replaced=not relies_on_none)
+            none_yet = state.snapshot(without, leavers_stay=True, arrivals=(), replaced=not relies_on_none)
             fits = fits & run_filters(pod.pod_class, none_yet, signature).fits
         if others_move:
             gone = state.snapshot([resident], arrivals=(), replaced=False)
@@ -204,15 +206,17 @@ class Destinations:
 
     def _is_kept_off(self, signature: PodSignature) -> bool:
         """Whether waiting pods that have come want no pods of a signature near them."""
-        namespaces = self._state.before.pod_index.namespaces
-        arrived = [ruled for ruled, count in self._state.ruled.items() if count]
-        for ruled in arrived:
-            if (ruled, signature) not in self._kept_off:
-                terms = () if ruled.constraints is None else ruled.constraints.anti_affinity
-                self._kept_off[ruled, signature] = any(
-                    AffinityMatch((term,)).includes(signature, namespaces) for term in terms
-                )
-        return any(self._kept_off[ruled, signature] for ruled in arrived)
+        return any(count and self.keeps_off(ruled, signature) for ruled, count in self._state.ruled.items())
+
+    def keeps_off(self, ruled: PodSignature, signature: PodSignature) -> frozenset[str]:
+        """Topology keys in whose domains pods of a signature want no pods of another one."""
+        if (ruled, signature) not in self._kept_off:
+            namespaces = self._state.before.pod_index.namespaces
+            terms = () if ruled.constraints is None else ruled.constraints.anti_affinity
+            self._kept_off[ruled, signature] = frozenset(
+                term.topology_key for term in terms if AffinityMatch((term,)).includes(signature, namespaces)
+            )
+        return self._kept_off[ruled, signature]
 
     def reserve(self, resident: int, *, is_move: bool, best: Bools | None = None) -> bool:
         """Reserves room for the replacement of a pod that leaves, and returns whether there was any.

@@ -197,6 +197,13 @@ class Movers(Eligibility):
         """Whether a resident that leaves anyhow may be moved, within all limits."""
         return bool(self._movable[resident]) and self._is_open(resident)
 
+    def is_made_again(self, resident: int) -> bool:
+        """Whether a controller makes a running pod again, and a policy governs its replacement."""
+        pod = self._residents.pods[resident]
+        return (
+            self._residents.is_running(resident) and bool(pod.owner) and not pod.gang and pod.policy in self._policies
+        )
+
     def _is_open(self, resident: int) -> bool:
         """Whether the limits of its policy let one more pod like this leave."""
         is_governed = self._residents.pods[resident].policy in self._policies

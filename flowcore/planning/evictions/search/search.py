@@ -6,7 +6,6 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -19,7 +18,7 @@ from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, LimitFit, ResourceFit, is_plain
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.patterns import PatternSearch
-from flowcore.planning.evictions.search.exact import Candidates, ChoosingGang, ExactSearch
+from flowcore.planning.evictions.program import ChoosingGang, Coming, decide_again
 from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
@@ -33,10 +32,6 @@ from flowcore.rules.verdicts import VerdictCache
 
 #: Sets of pods whose moves are really tried for one pod.
 _MOST_SETS = 64
-#: Nodes of a demand that an integer program may use.
-_MOST_NODES = 64
-#: Atomic groups of a round that an integer program decides again, with their domains: some tenths of a second each.
-_MOST_PROGRAMS = 4
 #: Priorities of which it is remembered what is free once all have left that may: as much memory each as the nodes.
 _MOST_EMPTIED = 8
 #: Residents, the least important ones, of which those are chosen first that leave for the limit of a queue.
@@ -70,7 +65,6 @@ class Search:
         self.eligibility, self._reclaims, self._lost_work = Eligibility(state), reclaims, lost_work
         self._ladders = Ladders(state.residents)
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
-        self._programs_left = _MOST_PROGRAMS
         #: By priority, and whether pods are evicted: what ``emptied`` said after so many changes.
         self._emptied: dict[tuple[int, bool], Int64s] = {}
         self._emptied_at = -1
@@ -303,118 +297,59 @@ class Search:
         others = (resident for name in gangs for resident in residents.by_gang[name])
         return {int(residents.nodes[resident]) for resident in (*members, *others)}
 
-    def improve(
+    def decide_again(
         self,
         checkpoint: Checkpoint,
-        demands: Sequence[tuple[int, Sequence[PendingPod], int]],
-        placed: Sequence[tuple[int, PendingPod, int]],
+        coming: Sequence[Coming],
+        gangs: Sequence[ChoosingGang],
+        holds: Callable[[], bool],
         seed: int,
-        *,
-        preempts: bool,
     ) -> None:
         """Decides again what was decided since a checkpoint, by an integer program, where that may bring something.
 
         Args:
-            demands: demand, its waiting pods, and their atomic group (-1: none).
-            placed: pods that have a node and may get another one: demand, pod and number of its placement.
+            coming: all pods that have come since, or wait, and placements that may change.
+            gangs: those that choose a domain.
+            holds: whether every filter passes for all that comes.
             seed: of the integer program.
-            preempts: whether all waiting pods may preempt; if not, none of them may.
         """
-        state = self._state
-        come = {arrival.pod.key for arrival in state.arrivals[: checkpoint.arrivals]}
-        demands = [(demand, [pod for pod in pods if pod.key not in come], group) for demand, pods, group in demands]
-        demands = [each for each in demands if each[1]]
-        arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
-        priorities = {
-            state.demands[demand].group.pod_class.priority for demand in arrived or {demand for demand, _, _ in demands}
-        }
-        if len(priorities) != 1:
-            return
-        (priority,) = priorities
-        fitting = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
-        # Of a group that has pods of other priorities, too, no part is decided by itself.
-        parts, all_of = (Counter(group for _, _, group in some if group >= 0) for some in (fitting, demands))
-        demands = [each for each in fitting if parts[each[2]] == all_of[each[2]]]
-        if preempts and any(self._counts_lost_work(demand) for demand, _, _ in demands):
-            return
-        one_pod = sum(len(pods) for _, pods, _ in demands) == 1
-        # Pods of a group that come one after the other are rolled back: nothing is decided, though it may have room.
-        may_gain = preempts and not one_pod and (state.changed or self._any_group_may_fit(demands, priority))
-        if not (self._movers.any or may_gain):
-            return
-        may_leave = self._movers.let_go(priority)
-        if preempts:
-            may_leave |= self.eligibility.mask(priority)
-        candidates = []
-        for demand, pods, group in demands:
-            fit_check = self.fit_check(demand)
-            nodes = (
-                NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MOST_NODES].tolist()
+        state, pods = self._state, sum(len(each.pods) for each in coming)
+        highest = max((each.priority for each in coming if each.preempts), default=-(2**31))
+        may_gain = self._movers.any or (
+            self._movers.destinations.may_fit(self.eligibility.mask(highest)).any()
+            if pods == 1
+            else state.changed or any(each.residents for each in coming) or self._any_group_may_fit(coming)
+        )
+        if coming and may_gain and not any(self._counts_lost_work(each.demand) for each in coming):
+            self._within_limits(
+                checkpoint,
+                lambda: decide_again(
+                    state,
+                    self.eligibility,
+                    self._movers,
+                    checkpoint,
+                    coming,
+                    gangs,
+                    self.fit_check,
+                    self._node_order,
+                    lambda: self.find_replacements(holds),
+                    holds,
+                    seed,
+                ),
             )
-            candidates.append(Candidates(demand, tuple(pods), group, fit_check, tuple(nodes)))
-        for demand in sorted({demand for demand, _, _ in placed}):
-            fit_check = self.fit_check(demand)
-            alike = [(pod, resident) for number, pod, resident in placed if number == demand]
-            pods, residents = tuple(pod for pod, _ in alike), tuple(resident for _, resident in alike)
-            nodes = np.nonzero(fit_check.possible)[0].tolist()
-            candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
-        exact = ExactSearch(state, self.eligibility, self._movers, seed, preempts=preempts)
-        self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority))
 
-    def _any_group_may_fit(self, demands: Sequence[tuple[int, Sequence[PendingPod], int]], priority: int) -> bool:
-        """Whether an atomic group has a place for each of its pods once all have left that may leave for a priority.
-
-        Args:
-            demands: as in ``improve``.
-        """
-        state, groups = self._state, {group for _, _, group in demands if group >= 0}
-        for demand, pods, group in demands:
-            if group in groups:
-                room = self.emptied(priority, preempts=True)[self.fit_check(demand).possible]
-                if count_fitting(state.demands[demand].requests, room).sum() < len(pods):
-                    groups.discard(group)
+    def _any_group_may_fit(self, coming: Sequence[Coming]) -> bool:
+        """Whether an atomic group has a place for each of its pods once all have left that may leave for them."""
+        state, groups = self._state, {alike.group for alike in coming} - {-1}
+        for alike in coming:
+            if alike.group in groups:
+                room = self.emptied(alike.priority, preempts=alike.preempts)[self.fit_check(alike.demand).possible]
+                if count_fitting(state.demands[alike.demand].requests, room).sum() < len(alike.pods):
+                    groups.discard(alike.group)
         return bool(groups)
 
-    def improve_group(
-        self,
-        checkpoint: Checkpoint,
-        group: int,
-        demands: Sequence[tuple[int, Sequence[PendingPod], Bools | None]],
-        gangs: Sequence[ChoosingGang],
-        seed: int,
-    ) -> None:
-        """Decides again, by an integer program, who leaves for an atomic group and which domains its gangs choose.
-
-        The decisions stay where no fewer suffice.
-
-        Args:
-            checkpoint: nothing but this group was decided since then.
-            demands: demand, its waiting pods, which preempt, and bool[N], nodes of the domains that were chosen for
-                them; None: it keeps to none.
-            gangs: those that choose a domain. Unlike the demands' nodes, they may choose another one.
-            seed: of the integer program.
-        """
-        state, numbers = self._state, [demand for demand, _, _ in demands]
-        priorities = {state.demands[demand].group.pod_class.priority for demand in numbers}
-        checks = {demand: self.fit_check(demand) for demand in numbers}
-        # Fewer than one cannot leave.
-        several = len(state.leaving) > checkpoint.leaving + 1 and self._programs_left > 0
-        by_amounts = all(isinstance(check, ResourceFit) for check in checks.values())
-        if not (several and by_amounts and len(priorities) == 1) or any(map(self._counts_lost_work, numbers)):
-            return
-        self._programs_left -= 1
-        (priority,) = priorities
-        may_leave, candidates = self.may_leave(priority, preempts=True), []
-        for demand, pods, nodes in demands:
-            check = checks[demand]
-            node_search = NodeSearch(state, demand, check, self._ladders, None)
-            best = node_search.bounds(may_leave).nodes[:_MOST_NODES].tolist()
-            if nodes is not None:
-                # Those of the chosen domains come first: others have a place in the program where it has room for them.
-                best = node_search.bounds(may_leave, nodes).nodes[:_MOST_NODES].tolist() + best
-            candidates.append(Candidates(demand, tuple(pods), group, check, tuple(dict.fromkeys(best))))
-        exact = ExactSearch(state, self.eligibility, self._movers, seed, preempts=True)
-        self._within_limits(checkpoint, lambda: exact.improve(checkpoint, candidates, priority, gangs))
+    def _node_order(self, demand: int, may_leave: Bools) -> Int64s:
+        return NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, None).bounds(may_leave).nodes
 
     def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
         """Decides again what was decided since a checkpoint, for pods of one priority, where fewer leave then.
@@ -436,15 +371,10 @@ class Search:
 
     @cached_property
     def _patterns(self) -> PatternSearch:
-        state = self._state
-
-        def node_order(demand: int, may_leave: Bools) -> Int64s:
-            return NodeSearch(state, demand, self.fit_check(demand), self._ladders, None).bounds(may_leave).nodes
-
         def place(demand: int, pods: Sequence[PendingPod]) -> int:
             return self.place_all(demand, pods, preempts=True)
 
-        return PatternSearch(state, self.eligibility, self.fit_check, node_order, place)
+        return PatternSearch(self._state, self.eligibility, self.fit_check, self._node_order, place)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room.
