@@ -349,15 +349,16 @@ class EvictionProgram:
             alone = let_in(index, everybody)
             for place in places(index, ~alone):
                 program.row([(columns[index, place], 1)], 0)
+            level = self._coming[index].priority if self._coming[index].preempts else None
             signature = self._coming[index].pods[0].signature
             for (kind, place), column in self._moved_in.items():
                 of_kind = self._residents.kind_list[kind].signature
-                for key in self._movers.destinations.keeps_off(signature, of_kind):
+                for key in sorted(self._movers.destinations.keeps_off(signature, of_kind)):
                     codes = self._state.before.table.column(key).codes[self._nodes]
                     for near in places(index, (codes == codes[place]) & (codes >= 0)):
                         program.row([(column, 1), (any_at(index, near), len(everybody))], len(everybody))
             for run in self._runs:
-                leaving = [(column, -1) for column in run.columns]
+                leaving = [(column, -1) for column in run.given(level)]
                 for place in places(index, alone & ~let_in(index, everybody.difference(run.members))):
                     program.row([(any_at(index, place), len(run.members)), *leaving], 0)
             for second, home in list(columns):
@@ -389,9 +390,9 @@ class EvictionProgram:
                     gone.append((resident, alike.priority))
             coming += [(alike, pod, node) for pod, node in zip(pods, on, strict=False)]
         for resident, priority in gone:
-            for_pods = [pod.key for alike, pod, _ in coming if alike.priority > priority]
-            here = [pod.key for _, pod, node in coming if node == residents.nodes[resident]]
-            state.let_leave(resident, self._eligibility.kind, for_pods or here)
+            above = [(pod.key, node) for alike, pod, node in coming if alike.priority > priority]
+            here = [key for key, node in above if node == residents.nodes[resident]]
+            state.let_leave(resident, self._eligibility.kind, here or [key for key, _ in above])
         to: dict[int, list[int]] = {}
         for (kind, place), column in self._moved_in.items():
             to.setdefault(kind, []).extend([nodes[place]] * values[column])
