@@ -118,6 +118,7 @@ def check_evictions(snapshot: Snapshot, result: RoundResult, policies: Mapping[s
     check_gangs(snapshot, result)
     check_gangs_leave_whole(snapshot, result)
     check_nobody_leaves_in_vain(snapshot, result)
+    check_nobody_leaves_for_lower(snapshot, result)
     check_moves(snapshot, result, policies)
 
 
@@ -215,6 +216,34 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
         ]
         with pytest.raises(AssertionError):
             carry_out(snapshot, placements, rest)
+
+
+def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> None:
+    """Each victim, or its gang, has to leave even if only those come that it may leave for."""
+    together: dict[str, list[Eviction]] = {}
+    for each in result.evictions:
+        if each.for_pods:
+            together.setdefault(each.pod.gang or each.pod.key, []).append(each)
+    for name, leaving in together.items():
+        back = {each.pod.key for each in leaving}
+        rest = [each for each in result.evictions if each.pod.key not in back]
+        above = [
+            replace(placement, victims=tuple(key for key in placement.victims if key not in back))
+            for placement in result.placements
+            if any(_may_leave_for(each, placement.pod) for each in leaving)
+        ]
+        try:
+            carry_out(snapshot, above, rest)
+        except AssertionError:
+            continue
+        raise AssertionError(f"{name} leaves only for pods that it may not leave for: {leaving[0].for_pods}")
+
+
+def _may_leave_for(eviction: Eviction, pod: PendingPod) -> bool:
+    priority = pod.pod_class.priority
+    if eviction.kind is EvictionKind.PREEMPTION:
+        return pod.preempts and eviction.pod.priority < priority
+    return eviction.pod.priority <= priority
 
 
 def check_moves(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
