@@ -230,7 +230,7 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
         above = [
             replace(placement, victims=tuple(key for key in placement.victims if key not in back))
             for placement in result.placements
-            if any(_may_leave_for(each, placement.pod) for each in leaving)
+            if any(_may_leave_for(each, placement) for each in leaving)
         ]
         try:
             carry_out(snapshot, above, rest)
@@ -239,10 +239,11 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
         raise AssertionError(f"{name} leaves only for pods that it may not leave for: {leaving[0].for_pods}")
 
 
-def _may_leave_for(eviction: Eviction, pod: PendingPod) -> bool:
-    priority = pod.pod_class.priority
+def _may_leave_for(eviction: Eviction, placement: Placement) -> bool:
+    """Or one above it that preempts nobody comes at once: it takes its room before it."""
+    pod, priority = placement.pod, placement.pod.pod_class.priority
     if eviction.kind is EvictionKind.PREEMPTION:
-        return pod.preempts and eviction.pod.priority < priority
+        return (pod.preempts or not placement.victims) and eviction.pod.priority < priority
     return eviction.pod.priority <= priority
 
 

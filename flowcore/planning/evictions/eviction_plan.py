@@ -36,7 +36,7 @@ from flowcore.planning.evictions.room_in_domains import place_group
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room, with_residents
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.take_back import take_back
+from flowcore.planning.evictions.take_back import let_lower_wait, take_back
 from flowcore.planning.evictions.waiting import (
     Waiting,
     affordable,
@@ -472,6 +472,11 @@ class _EvictionRound:
         """Nobody comes whom rules keep out after all, and nobody leaves who need not."""
         self._judge_dependents_again()
         order = self._drop_what_breaks_rules(groups)
+        changes = self._state.changes
+        let_lower_wait(self._state, self._is_lower, partial(self._let_wait, groups), self._first_rejected)
+        if self._state.changes > changes:
+            self._judge_dependents_again()
+            order = self._drop_what_breaks_rules(groups)
         if self._revoked:  # one that stays may keep out who could come at once
             take_back(self._state, self._passes_all)
         else:
@@ -543,9 +548,7 @@ class _EvictionRound:
             arrival = arrival or self._first_that_leaves()
             if arrival is None:
                 return order
-            waiting = groups.get(arrival.pod.key)
-            pods = [arrival.pod] if waiting is None else [pod for _, pods in waiting.demands for pod in pods]
-            state.drop_arrivals({pod.key for pod in pods})
+            state.drop_arrivals({pod.key for pod in _with_gang(groups, arrival.pod)})
             order = order_arrivals(state)
 
     def _first_without_place(self) -> Arrival | None:
@@ -571,9 +574,34 @@ class _EvictionRound:
         gone = {state.residents.pods[each].key for each, leaving in state.leaving.items() if leaving.kind is not None}
         return next((each for each in state.arrivals if each.pod.key in gone), None)
 
+    def _is_lower(self, resident: int, pod: PendingPod, *, at_once: bool) -> bool:
+        """Whether a resident may not leave for a pod. One above it that comes at once takes its room before it."""
+        is_move = self._state.leaving[resident].kind is EvictionKind.MIGRATION
+        if pod.pod_class.priority < self._state.residents.pods[resident].priority + (not is_move):
+            return True
+        demand = self._demand_of[pod.key]
+        return not (at_once or is_move or may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
+
+    def _let_wait(self, groups: Mapping[str, Waiting], pod: PendingPod, for_pods: Sequence[str]) -> bool:
+        """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""
+        state, resident = self._state, self._resident_of.get(pod.key, -1)
+        if resident >= 0 and resident not in state.leaving:
+            gang = state.residents.by_gang.get(state.residents.pods[resident].gang, (resident,))
+            if not state.residents.evictable[list(gang)].all():
+                return False
+            for member in gang:
+                state.let_leave(member, EvictionKind.PREEMPTION, for_pods)
+            return True
+        keys = {each.key for each in _with_gang(groups, pod)}
+        state.drop_arrivals(keys)
+        return keys.isdisjoint(for_pods)
+
+    def _first_rejected(self) -> Arrival | None:
+        return first_rejected(self._state, order_arrivals(self._state))
+
     def _passes_all(self) -> bool:
         """Whether every filter passes for all that comes, in its order."""
-        return first_rejected(self._state, order_arrivals(self._state)) is None
+        return self._first_rejected() is None
 
     def _holds(self) -> bool:
         """Whether every filter passes for the whole plan; asked after each replacement that gets a node."""
@@ -732,6 +760,11 @@ class _EvictionRound:
             for resident, leaving in state.leaving.items()
             if leaving.kind is not None
         )
+
+
+def _with_gang(groups: Mapping[str, Waiting], pod: PendingPod) -> list[PendingPod]:
+    """A pod that comes, with all that come or wait with it; ``groups``: by the key of each such pod."""
+    return [each for _, pods in groups[pod.key].demands for each in pods] if pod.key in groups else [pod]
 
 
 def _older_stay(

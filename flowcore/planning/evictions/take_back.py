@@ -1,13 +1,18 @@
-"""Takes evictions back: once a plan is found, each victim that can stay does, the most important first."""
+"""Takes evictions back: once a plan is found, each victim that can stay does, the most important first.
+
+One stays too for which only pods have to wait that it may not leave for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.problem.placements.decisions import Arrival
 from flowcore.planning.problem.placements.plans import Plan
 
 
@@ -25,18 +30,11 @@ def take_back(state: Plan, holds: Callable[[], bool]) -> None:
 
 def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
     """Asks each of them once. Whether any stays."""
-    pods, arrived = state.residents.pods, state.arrived
-    # A placement does not come back where its pod has got another node.
-    for_others = (
-        resident
-        for resident, leaving in state.leaving.items()
-        if leaving.kind is not EvictionKind.RULE and pods[resident].key not in arrived
-    )
-    order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
+    arrived = state.arrived
     done: set[int] = set()
     any_stays = False
     arriving, arriving_now = _Arriving(state, now=False), _Arriving(state, now=True)
-    for resident in order:
+    for resident in _leaving_for_others(state):
         if resident in done:
             continue
         eviction = _together(state, resident, arrived)
@@ -54,6 +52,85 @@ def _take_some_back(state: Plan, holds: Callable[[], bool]) -> bool:
         else:
             state.roll_back(before)
     return any_stays
+
+
+def _leaving_for_others(state: Plan) -> list[int]:
+    """The most important first; no placement whose pod has got another node: it does not come back."""
+    pods, arrived = state.residents.pods, state.arrived
+    for_others = (
+        resident
+        for resident, leaving in state.leaving.items()
+        if leaving.kind is not EvictionKind.RULE and pods[resident].key not in arrived
+    )
+    return sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
+
+
+def let_lower_wait(
+    state: Plan,
+    is_lower: Callable[..., bool],
+    let_wait: Callable[..., bool],
+    rejected: Callable[[], Arrival | None],
+) -> None:
+    """Lets those stay who would not leave if only those pods came that they may leave for: others wait then.
+
+    Args:
+        is_lower: whether a resident may not leave for a pod; ``at_once``: which comes before anybody leaves.
+        let_wait: takes a pod with its gang out of the plan; ``for_pods``: for the sake of these. Whether that may be.
+        rejected: the first pod that a filter rejects in the whole plan; None: none.
+    """
+    residents, arrived = state.residents, state.arrived
+    for resident in _leaving_for_others(state):
+        leaving = state.leaving.get(resident)
+        if leaving is None or leaving.kind not in (EvictionKind.PREEMPTION, EvictionKind.MIGRATION) or leaving.gain:
+            continue
+        eviction = _together(state, resident, arrived)
+        nodes = {int(residents.nodes[member]) for member in eviction}
+        coming = [(arrival.pod, arrival.at_once) for arrival in state.arrivals]
+        coming += [(residents.placement(each).pod, True) for node in nodes for each in _placed_on(state, node)]
+        lower = {
+            pod.key: pod for pod, at_once in coming if all(is_lower(each, pod, at_once=at_once) for each in eviction)
+        }
+        if lower:
+            before = state.checkpoint()
+            for member in reversed(eviction):
+                state.stay(member)
+            if not _make_wait(state, nodes, lower, partial(let_wait, for_pods=leaving.for_pods), rejected):
+                state.roll_back(before)
+
+
+def _make_wait(
+    state: Plan,
+    nodes: Collection[int],
+    lower: Mapping[str, PendingPod],
+    let_wait: Callable[[PendingPod], bool],
+    rejected: Callable[[], Arrival | None],
+) -> bool:
+    """Takes lower pods out of the plan until all others have room, and no filter rejects any. Whether that did."""
+    residents = state.residents
+    for node in nodes:
+        while (lacking := state.free[node] < 0).any():
+            here = {each.pod.key: state.demands[each.demand].requests for each in state.arrivals if each.node == node}
+            here |= {residents.pods[each].key: residents.usage[each] for each in _placed_on(state, node)}
+            wanting = [key for key, amounts in here.items() if (amounts > 0)[lacking].any()]
+            if not wanting:
+                break
+            last = min((lower[key] for key in wanting if key in lower), key=_priority, default=None)
+            if last is None or not let_wait(last):
+                return False
+    while (arrival := rejected()) is not None:
+        if arrival.pod.key not in lower or not let_wait(arrival.pod):
+            return False
+    return _Arriving(state, now=False).has_enough_beside(())
+
+
+def _placed_on(state: Plan, node: int) -> list[int]:
+    """Placements on a node that stay there."""
+    residents = state.residents
+    return [each for each in residents.on(node) if not residents.is_running(each) and each not in state.leaving]
+
+
+def _priority(pod: PendingPod) -> int:
+    return pod.pod_class.priority
 
 
 def _together(state: Plan, resident: int, arrived: Collection[str]) -> Sequence[int]:

@@ -2,8 +2,8 @@
 
 Pods that are alike are one count: those that come, by node; and of those that run, by node, how many are lost and how
 many get another node (the arcs of figure 1 of the seed firmament-poseidon-overview.md: to stay costs nothing, to leave
-and to move cost theirs). Sums in their order, for each level: what waits, the highest priority of a victim, and how
-many there are, the less important ones rather; then how many get another node.
+and to move cost theirs). Sums in their order, for each level: what waits, the highest priority of a victim, how many
+there are, the less important ones rather, and how many get another node.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from flowcore.planning.problem.placements.decisions import Arrival, Decisions
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
+#: Sums of a level: what waits, the highest priority that is lost, how many are lost, and how many get another node.
+_SUMS, _HIGHEST, _LOST, _MOVES = 4, 1, 2, 3
 #: Columns of a program.
 _MOST_COLUMNS = 8_000
 #: Nodes of a program that knows new nodes of victims; else they are found afterwards.
@@ -107,7 +109,7 @@ class EvictionProgram:
             np.add.at(room, self._residents.nodes[list(self._placed)], self._residents.usage[list(self._placed)])
         #: By kind of resident: ``_destinations_of``.
         self._destinations: dict[int, Bools] = {}
-        self._program = OrderedProgram(3 * len(self._levels.priorities) + 1)
+        self._program = OrderedProgram(_SUMS * len(self._levels.priorities))
         #: Columns of those that are lost, by priority.
         self._lost: dict[int, WeightedColumns] = {}
         self._runs = self._add_runs()
@@ -155,7 +157,7 @@ class EvictionProgram:
                     alike.setdefault(key, []).append(resident)
         gone = {resident: leaving.to >= 0 for resident, leaving in self._known.leaving}
         tiers = sorted({residents.pods[resident].priority for resident, (_, _, lost, _) in abilities.items() if lost})
-        self._most_lost = (len(abilities) + 1) * len(tiers) or 1
+        self._least_lost = (len(abilities) + len(self._placed) + 1) * (len(tiers) + 1)
         runs = list[_Run]()
         for members in alike.values():
             place, is_move, may_be_lost, may_be_kept = abilities[members[0]]
@@ -163,11 +165,13 @@ class EvictionProgram:
             known_kept, known_lost = (sum(gone.get(each) is kept for each in members) for kept in (True, False))
             lost_column = kept_column = None
             if may_be_lost:
-                cost = self._most_lost - len(tiers) + tiers.index(priority)
-                lost_column = self._program.column(count, known_lost, {3 * levels.of_victim(priority) + 2: cost})
+                cost = self._least_lost + tiers.index(priority)
+                level = levels.of_leaver(priority, is_move=False)
+                lost_column = self._program.column(count, known_lost, {_SUMS * level + _LOST: cost})
                 self._lost.setdefault(priority, []).append((lost_column, 1))
             if may_be_kept:
-                kept_column = self._program.column(count, known_kept, {3 * len(levels.priorities): 1})
+                level = levels.of_leaver(priority, is_move=is_move)
+                kept_column = self._program.column(count, known_kept, {_SUMS * level + _MOVES: 1})
             kind, usage = int(residents.kinds[members[0]]), residents.usage[members[0]]
             run = _Run(tuple(members), place, kind, priority, usage, is_move, lost_column, kept_column)
             self._program.bind([(column, 1) for column in run.columns], count)
@@ -224,7 +228,7 @@ class EvictionProgram:
                     known = homes[node] + sum(self._known_at[pod.key, node] for pod in alike.pods)
                     columns[index, place] = program.column(count, known)
                     terms.append((columns[index, place], 1.0))
-            level, stay = 3 * self._levels.priorities.index(alike.priority), set(alike.residents) - gone
+            level, stay = _SUMS * self._levels.priorities.index(alike.priority), set(alike.residents) - gone
             waiting = sum(pod.key not in arrived for pod in alike.pods) - len(stay)
             if alike.group >= 0:
                 if alike.group not in absent:
@@ -232,8 +236,9 @@ class EvictionProgram:
                 program.add_cost(absent[alike.group], level, sum(alike.worths))
                 terms.append((absent[alike.group], count))
             else:
-                # A placement that gives way is lost as a running pod is.
-                lost = {3 * self._levels.of_victim(alike.priority) + 2: self._most_lost} if alike.residents else {}
+                # A placement that gives way is lost as a running pod is, but rather than one.
+                above = _SUMS * self._levels.of_leaver(alike.priority, is_move=False)
+                lost = {above + _LOST: self._least_lost - 1} if alike.residents else {}
                 for worth, number in sorted(Counter(alike.worths).items()):
                     terms.append((program.column(number, min(number, waiting), {level: worth, **lost}), 1.0))
                     if lost:
@@ -250,10 +255,10 @@ class EvictionProgram:
         #: Of each level the column of the next higher priority.
         higher: dict[int, int] = {}
         for priority, terms in sorted(self._lost.items(), reverse=True):
-            level, most = levels.of_victim(priority), sum(program.most[column] for column, _ in terms)
+            level, most = levels.of_leaver(priority, is_move=False), sum(program.most[column] for column, _ in terms)
             above = higher.get(level)
             known = any(program.known[column] for column in (*dict(terms), *([] if above is None else [above])))
-            higher[level] = program.column(1, int(known), {3 * level + 1: 1})
+            higher[level] = program.column(1, int(known), {_SUMS * level + _HIGHEST: 1})
             program.row([*terms, (higher[level], -most)], 0)
             if above is not None:
                 program.row([(above, 1), (higher[level], -1)], 0)
