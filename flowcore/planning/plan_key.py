@@ -49,13 +49,11 @@ class AtLevel(NamedTuple):
         waiting: what the pods that wait count for (``Demand.worth``).
         strays: pods that are not on the node that they wish for.
         lost: running pods that leave and that no pod of a lower level may have.
-        moves: of running pods that get another node, and that none may move for a pod of a lower level.
     """
 
     waiting: int = 0
     strays: int = 0
     lost: Loss = NOBODY
-    moves: int = 0
 
 
 class PlanKey(NamedTuple):
@@ -65,7 +63,7 @@ class PlanKey(NamedTuple):
         duties: not met: gangs that go first, at what they cost to leave, and pods that must be placed.
         levels: from the highest.
         victims: pods that leave without a new node, as far as ``levels`` do not have them.
-        moves: made for waiting pods, as far as ``levels`` do not have them.
+        moves: made for waiting pods.
         moved: who they are.
         cost: of the pods of the round.
     """

@@ -477,8 +477,8 @@ class _EvictionRound:
         if self._state.changes > changes:
             self._judge_dependents_again()
             order = self._drop_what_breaks_rules(groups)
-        if self._revoked:  # one that stays may keep out who could come at once
-            take_back(self._state, self._passes_all)
+        if self._revoked:  # one that stays may keep out who could come at once, or who is replaced
+            take_back(self._state, lambda: self._passes_all() and all(map(self._has_place, self._state.leaving)))
         else:
             take_back(self._state, lambda: first_rejected(self._state, order) is None)
 
@@ -557,11 +557,16 @@ class _EvictionRound:
         arrivals = {arrival.pod.key: arrival for arrival in state.arrivals}
         for resident, leaving in state.leaving.items():
             waiting = next((arrivals[key] for key in leaving.for_pods if key in arrivals), None)
-            if waiting is None or leaving.kind is not EvictionKind.MIGRATION or leaving.to < 0:
+            if waiting is None or leaving.kind is not EvictionKind.MIGRATION:
                 continue
-            if not len(self._movers.destinations.passing(resident, np.array([leaving.to], dtype=np.int64))):
+            if not self._has_place(resident):
                 return waiting
         return None
+
+    def _has_place(self, resident: int) -> bool:
+        """Whether the next node of a pod that leaves takes it, as all of the plan is now; or it has none."""
+        to = self._state.leaving[resident].to
+        return to < 0 or len(self._movers.destinations.passing(resident, np.array([to], dtype=np.int64))) > 0
 
     def _first_without_gang(self) -> Arrival | None:
         """The first arrival that is nothing without its gang, which has no nodes; None: none."""

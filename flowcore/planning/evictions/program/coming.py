@@ -59,10 +59,7 @@ class Levels:
     def __init__(self, coming: Sequence[Coming]) -> None:
         self.priorities = sorted({each.priority for each in coming}, reverse=True)
 
-    def of_leaver(self, priority: int, *, is_move: bool) -> int:
-        """The first level whose pods alone may let a pod of a priority leave: one of the next level may not.
-
-        A pod moves for one of its own priority, too.
-        """
+    def of_victim(self, priority: int) -> int:
+        """The first level whose pods alone may have a victim of a priority: those of the next one are not above it."""
         lower = enumerate(self.priorities[1:])
-        return next((level for level, each in lower if priority >= each + is_move), len(self.priorities) - 1)
+        return next((level for level, each in lower if priority >= each), len(self.priorities) - 1)

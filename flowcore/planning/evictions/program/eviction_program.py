@@ -2,8 +2,8 @@
 
 Pods that are alike are one count: those that come, by node; and of those that run, by node, how many are lost and how
 many get another node (the arcs of figure 1 of the seed firmament-poseidon-overview.md: to stay costs nothing, to leave
-and to move cost theirs). Sums in their order, for each level: what waits, the highest priority of a victim, how many
-there are, the less important ones rather, and how many get another node.
+and to move cost theirs). Sums in their order, for each level: what waits, the highest priority of a victim, and how
+many there are, the less important ones rather; then how many get another node.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from flowcore.planning.problem.placements.decisions import Arrival, Decisions
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.filters import run_filters
 
-#: Sums of a level: what waits, the highest priority that is lost, how many are lost, and how many get another node.
-_SUMS, _HIGHEST, _LOST, _MOVES = 4, 1, 2, 3
+#: Sums of a level: what waits, the highest priority that is lost, and how many are lost.
+_SUMS, _HIGHEST, _LOST = 3, 1, 2
 #: Columns of a program.
 _MOST_COLUMNS = 8_000
 #: Nodes of a program that knows new nodes of victims; else they are found afterwards.
@@ -104,15 +104,17 @@ class EvictionProgram:
         self._placed = {resident for each in coming for resident in each.residents}
         self._levels = Levels(coming)
         #: int64[N, R]: on each node, if no placement that may change were there, in the end and before anybody leaves.
+        checkpoint = state.checkpoint()
+        for resident in self._placed:
+            state.let_leave(resident, eligibility.kind, ())
         self._free, self._free_now = state.free.copy(), state.free_now().copy()
-        for room in (self._free, self._free_now):
-            np.add.at(room, self._residents.nodes[list(self._placed)], self._residents.usage[list(self._placed)])
         #: By kind of resident: ``_destinations_of``.
         self._destinations: dict[int, Bools] = {}
-        self._program = OrderedProgram(_SUMS * len(self._levels.priorities))
+        self._program = OrderedProgram(_SUMS * len(self._levels.priorities) + 1)
         #: Columns of those that are lost, by priority.
         self._lost: dict[int, WeightedColumns] = {}
         self._runs = self._add_runs()
+        state.roll_back(checkpoint)
         #: By kind of resident and place, and by class and place.
         self._moved_in = self._add_destinations()
         self._columns = self._add_coming()
@@ -166,12 +168,11 @@ class EvictionProgram:
             lost_column = kept_column = None
             if may_be_lost:
                 cost = self._least_lost + tiers.index(priority)
-                level = levels.of_leaver(priority, is_move=False)
+                level = levels.of_victim(priority)
                 lost_column = self._program.column(count, known_lost, {_SUMS * level + _LOST: cost})
                 self._lost.setdefault(priority, []).append((lost_column, 1))
             if may_be_kept:
-                level = levels.of_leaver(priority, is_move=is_move)
-                kept_column = self._program.column(count, known_kept, {_SUMS * level + _MOVES: 1})
+                kept_column = self._program.column(count, known_kept, {_SUMS * len(levels.priorities): 1})
             kind, usage = int(residents.kinds[members[0]]), residents.usage[members[0]]
             run = _Run(tuple(members), place, kind, priority, usage, is_move, lost_column, kept_column)
             self._program.bind([(column, 1) for column in run.columns], count)
@@ -237,7 +238,7 @@ class EvictionProgram:
                 terms.append((absent[alike.group], count))
             else:
                 # A placement that gives way is lost as a running pod is, but rather than one.
-                above = _SUMS * self._levels.of_leaver(alike.priority, is_move=False)
+                above = _SUMS * self._levels.of_victim(alike.priority)
                 lost = {above + _LOST: self._least_lost - 1} if alike.residents else {}
                 for worth, number in sorted(Counter(alike.worths).items()):
                     terms.append((program.column(number, min(number, waiting), {level: worth, **lost}), 1.0))
@@ -255,7 +256,7 @@ class EvictionProgram:
         #: Of each level the column of the next higher priority.
         higher: dict[int, int] = {}
         for priority, terms in sorted(self._lost.items(), reverse=True):
-            level, most = levels.of_leaver(priority, is_move=False), sum(program.most[column] for column, _ in terms)
+            level, most = levels.of_victim(priority), sum(program.most[column] for column, _ in terms)
             above = higher.get(level)
             known = any(program.known[column] for column in (*dict(terms), *([] if above is None else [above])))
             higher[level] = program.column(1, int(known), {_SUMS * level + _HIGHEST: 1})
@@ -284,7 +285,7 @@ class EvictionProgram:
                     for each, column in come
                     if into and self._nodes[place] in residents.nodes[list(each.residents)]
                 ]
-                self._program.bind([*moved_in, *at_home], float(free_now[place, resource]))
+                self._add_room_now(moved_in, at_home, float(free_now[place, resource]))
                 for level in dict.fromkeys((self._levels.priorities[0], *levels)):
                     asked = [
                         (column, float(state.demands[each.demand].requests[resource]))
@@ -295,6 +296,20 @@ class EvictionProgram:
                         continue
                     given = [(column, -float(run.usage[resource])) for run in here for column in run.given(level)]
                     self._program.bind([*asked, *moved_in, *given], room)
+
+    def _add_room_now(self, moved_in: WeightedColumns, at_home: WeightedColumns, room: float) -> None:
+        """Of a node before anybody leaves; pods of a class with a placement there share it where others move in."""
+        program = self._program
+        most = sum(amount * program.most[column] for column, amount in at_home)
+        if not moved_in or most <= room:
+            program.bind([*moved_in, *at_home], room)
+            return
+        any_moves_in = program.column(1, int(any(program.known[column] for column, _ in moved_in)))
+        columns = [column for column, _ in moved_in]
+        program.row(
+            [*((column, 1) for column in columns), (any_moves_in, -sum(program.most[each] for each in columns))], 0
+        )
+        program.row([*moved_in, *at_home, (any_moves_in, most)], room + most)
 
     def _add_limits(self) -> None:
         """PodDisruptionBudgets, what gangs can spare, and limits of moves."""
@@ -355,15 +370,17 @@ class EvictionProgram:
             for place in places(index, ~alone):
                 program.row([(columns[index, place], 1)], 0)
             level = self._coming[index].priority if self._coming[index].preempts else None
-            signature = self._coming[index].pods[0].signature
+            signature, keeps_off = self._coming[index].pods[0].signature, self._movers.destinations.keeps_off
             for (kind, place), column in self._moved_in.items():
                 of_kind = self._residents.kind_list[kind].signature
-                for key in sorted(self._movers.destinations.keeps_off(signature, of_kind)):
+                for key in sorted(keeps_off(signature, of_kind) | keeps_off(of_kind, signature)):
                     codes = self._state.before.table.column(key).codes[self._nodes]
                     for near in places(index, (codes == codes[place]) & (codes >= 0)):
                         program.row([(column, 1), (any_at(index, near), len(everybody))], len(everybody))
             for run in self._runs:
                 leaving = [(column, -1) for column in run.given(level)]
+                if (run.kind, run.place) in self._moved_in:  # one that is alike comes in its place
+                    leaving.append((self._moved_in[run.kind, run.place], 1))
                 for place in places(index, alone & ~let_in(index, everybody.difference(run.members))):
                     program.row([(any_at(index, place), len(run.members)), *leaving], 0)
             for second, home in list(columns):

@@ -6,7 +6,7 @@ One pod after the other takes the node where its victims are least, and so takes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def decide_again(
     known = _key(state, movers, checkpoint, coming)
     state.roll_back(checkpoint)
     nodes = _nodes(state, eligibility, movers, sorted(decided), coming, node_order)
-    if nodes and any(level != AtLevel() for level in known.levels):
+    if nodes and (known.moves or any(level != AtLevel() for level in known.levels)):
         checks = [check_of(each.demand) for each in coming]
         for by_filters in (True, False):
             program = EvictionProgram(
@@ -92,18 +92,15 @@ def _key(state: Plan, movers: Movers, checkpoint: Checkpoint, coming: Sequence[C
             for pod, worth, stays in zip(alike.pods, alike.worths, stay, strict=True)
             if not stays and pod.key not in arrived
         )
-    kept = list[int]()
-    moves = [0] * len(levels.priorities)
+    kept = []
     for resident, leaving in state.since(checkpoint).leaving:
-        priority = residents.pods[resident].priority
         if leaving.to >= 0 and movers.is_made_again(resident):
             kept.append(resident)
-            moves[levels.of_leaver(priority, is_move=leaving.kind is EvictionKind.MIGRATION)] += 1
         elif residents.pods[resident].key not in arrived:
-            lost[levels.of_leaver(priority, is_move=False)].append(resident)
-    of_lost = [loss_of(residents, members) if members else NOBODY for members in lost]
-    at_levels = (AtLevel(*each) for each in zip(waiting, repeat(0), of_lost, moves, strict=False))
-    return PlanKey(levels=tuple(at_levels), moved=loss_of(residents, kept) if kept else NOBODY)
+            lost[levels.of_victim(residents.pods[resident].priority)].append(resident)
+    losses = [loss_of(residents, members) if members else NOBODY for members in (*lost, kept)]
+    at_levels = tuple(AtLevel(count, lost=loss) for count, loss in zip(waiting, losses, strict=False))
+    return PlanKey(levels=at_levels, moves=len(kept), moved=losses[-1])
 
 
 def _nodes(
