@@ -219,7 +219,7 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
 
 
 def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> None:
-    """Each victim, or its gang, has to leave even if only those come that it may leave for."""
+    """Nobody is preempted who could stay if those waited that he may not leave for, and nobody moves for these alone."""
     together: dict[str, list[Eviction]] = {}
     for each in result.evictions:
         if each.for_pods:
@@ -227,16 +227,31 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
     for name, leaving in together.items():
         back = {each.pod.key for each in leaving}
         rest = [each for each in result.evictions if each.pod.key not in back]
-        above = [
-            replace(placement, victims=tuple(key for key in placement.victims if key not in back))
+        above = {
+            placement.pod.key
             for placement in result.placements
             if any(_may_leave_for(each, placement) for each in leaving)
+        }
+        beside = [
+            replace(placement, victims=tuple(key for key in placement.victims if key not in back))
+            for placement in result.placements
         ]
-        try:
-            carry_out(snapshot, above, rest)
-        except AssertionError:
+        staying = [placement for placement in beside if placement.pod.key in above]
+        if not _holds(snapshot, staying, rest):
             continue
-        raise AssertionError(f"{name} leaves only for pods that it may not leave for: {leaving[0].for_pods}")
+        assert any(each.kind is EvictionKind.MIGRATION for each in leaving), f"{name} is preempted for pods below it"
+        lower = [placement for placement in result.placements if placement.pod.key not in above]
+        staying = [placement for placement in beside if placement.pod.key not in above]
+        needed = _holds(snapshot, lower, result.evictions) and not _holds(snapshot, staying, rest)
+        assert not needed, f"{name} moves for pods below it"
+
+
+def _holds(snapshot: Snapshot, placements: Iterable[Placement], evictions: Iterable[Eviction]) -> bool:
+    try:
+        carry_out(snapshot, placements, evictions)
+    except AssertionError:
+        return False
+    return True
 
 
 def _may_leave_for(eviction: Eviction, placement: Placement) -> bool:

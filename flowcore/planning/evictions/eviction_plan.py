@@ -211,7 +211,12 @@ class _EvictionRound:
         }
         before = list(self._state.arrivals)
         search.decide_again(
-            checkpoint, self._coming(checkpoint), self._gangs_of_domains, self._passes_all, problem.snapshot.generation
+            checkpoint,
+            self._coming(checkpoint),
+            self._gangs_of_domains,
+            partial(self._let_lower_wait, groups),
+            self._passes_all,
+            problem.snapshot.generation,
         )
         if self._state.arrivals != before:  # others than before have room now, or victims that are enough
             for waiting in self._waiting:
@@ -473,7 +478,7 @@ class _EvictionRound:
         self._judge_dependents_again()
         order = self._drop_what_breaks_rules(groups)
         changes = self._state.changes
-        let_lower_wait(self._state, self._is_lower, partial(self._let_wait, groups), self._first_rejected)
+        self._let_lower_wait(groups)
         if self._state.changes > changes:
             self._judge_dependents_again()
             order = self._drop_what_breaks_rules(groups)
@@ -579,13 +584,15 @@ class _EvictionRound:
         gone = {state.residents.pods[each].key for each, leaving in state.leaving.items() if leaving.kind is not None}
         return next((each for each in state.arrivals if each.pod.key in gone), None)
 
+    def _let_lower_wait(self, groups: Mapping[str, Waiting]) -> None:
+        let_lower_wait(self._state, self._is_lower, partial(self._let_wait, groups), self._first_rejected)
+
     def _is_lower(self, resident: int, pod: PendingPod, *, at_once: bool) -> bool:
-        """Whether a resident may not leave for a pod. One above it that comes at once takes its room before it."""
-        is_move = self._state.leaving[resident].kind is EvictionKind.MIGRATION
-        if pod.pod_class.priority < self._state.residents.pods[resident].priority + (not is_move):
+        """Whether a resident is not preempted for a pod. One above it that comes at once takes its room before it."""
+        if pod.pod_class.priority <= self._state.residents.pods[resident].priority:
             return True
         demand = self._demand_of[pod.key]
-        return not (at_once or is_move or may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
+        return not (at_once or may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
 
     def _let_wait(self, groups: Mapping[str, Waiting], pod: PendingPod, for_pods: Sequence[str]) -> bool:
         """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""

@@ -71,7 +71,7 @@ def let_lower_wait(
     let_wait: Callable[..., bool],
     rejected: Callable[[], Arrival | None],
 ) -> None:
-    """Lets those stay who would not leave if only those pods came that they may leave for: others wait then.
+    """Lets those stay who are preempted, and would not be if only those came that they may leave for: others wait then.
 
     Args:
         is_lower: whether a resident may not leave for a pod; ``at_once``: which comes before anybody leaves.
@@ -81,7 +81,7 @@ def let_lower_wait(
     residents, arrived = state.residents, state.arrived
     for resident in _leaving_for_others(state):
         leaving = state.leaving.get(resident)
-        if leaving is None or leaving.kind not in (EvictionKind.PREEMPTION, EvictionKind.MIGRATION) or leaving.gain:
+        if leaving is None or leaving.kind is not EvictionKind.PREEMPTION:
             continue
         eviction = _together(state, resident, arrived)
         nodes = {int(residents.nodes[member]) for member in eviction}

@@ -9,7 +9,7 @@ many there are, the less important ones rather; then how many get another node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +84,7 @@ class EvictionProgram:
         checks: Sequence[FitCheck],
         nodes: Sequence[int],
         known: Decisions,
+        stay: Collection[int],
         *,
         by_filters: bool,
     ) -> None:
@@ -95,12 +96,17 @@ class EvictionProgram:
             checks: for each of ``coming``.
             nodes: numbers of the nodes.
             known: decisions to start from, which the state has taken back.
+            stay: residents that do not leave.
             by_filters: residents with rules of their own may get other nodes, where all nodes are in the program.
         """
         self._by_filters, self.has_rules = by_filters, False
         self._state, self._residents, self._nodes = state, state.residents, nodes
         self._eligibility, self._movers, self._coming, self._checks = eligibility, movers, coming, checks
-        self._known, self._known_at = known, Counter((each.pod.key, each.node) for each in known.arrivals)
+        self._stay, self._known, self._known_at = (
+            stay,
+            known,
+            Counter((each.pod.key, each.node) for each in known.arrivals),
+        )
         self._placed = {resident for each in coming for resident in each.residents}
         self._levels = Levels(coming)
         #: int64[N, R]: on each node, if no placement that may change were there, in the end and before anybody leaves.
@@ -151,7 +157,7 @@ class EvictionProgram:
                 lost = self._eligibility.may_leave(resident, highest) and min(limits.values(), default=1) > 0
                 can_go = (is_move or (lost and is_small)) and movers.is_made_again(resident)
                 kept = can_go and bool(self._destinations_of(resident).any())
-                if resident not in self._placed and (lost or kept):
+                if resident not in self._placed and resident not in self._stay and (lost or kept):
                     abilities[resident] = place, is_move, lost, kept
                     kind = int(residents.kinds[resident]) if kept or has_rules else residents.usage[resident].tobytes()
                     owner = pod.owner if kept else ""
@@ -159,7 +165,7 @@ class EvictionProgram:
                     alike.setdefault(key, []).append(resident)
         gone = {resident: leaving.to >= 0 for resident, leaving in self._known.leaving}
         tiers = sorted({residents.pods[resident].priority for resident, (_, _, lost, _) in abilities.items() if lost})
-        self._least_lost = (len(abilities) + len(self._placed) + 1) * (len(tiers) + 1)
+        self._most_lost = (len(abilities) + 1) * len(tiers) or 1
         runs = list[_Run]()
         for members in alike.values():
             place, is_move, may_be_lost, may_be_kept = abilities[members[0]]
@@ -167,7 +173,7 @@ class EvictionProgram:
             known_kept, known_lost = (sum(gone.get(each) is kept for each in members) for kept in (True, False))
             lost_column = kept_column = None
             if may_be_lost:
-                cost = self._least_lost + tiers.index(priority)
+                cost = self._most_lost - len(tiers) + tiers.index(priority)
                 level = levels.of_victim(priority)
                 lost_column = self._program.column(count, known_lost, {_SUMS * level + _LOST: cost})
                 self._lost.setdefault(priority, []).append((lost_column, 1))
@@ -237,9 +243,9 @@ class EvictionProgram:
                 program.add_cost(absent[alike.group], level, sum(alike.worths))
                 terms.append((absent[alike.group], count))
             else:
-                # A placement that gives way is lost as a running pod is, but rather than one.
+                # A placement that gives way is lost as a running pod is: two give no way for the new node of a victim.
                 above = _SUMS * self._levels.of_victim(alike.priority)
-                lost = {above + _LOST: self._least_lost - 1} if alike.residents else {}
+                lost = {above + _LOST: self._most_lost} if alike.residents else {}
                 for worth, number in sorted(Counter(alike.worths).items()):
                     terms.append((program.column(number, min(number, waiting), {level: worth, **lost}), 1.0))
                     if lost:

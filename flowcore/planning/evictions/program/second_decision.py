@@ -24,6 +24,8 @@ from flowcore.planning.problem.placements.residents import loss_of
 
 #: Nodes of a program, and CP-SAT's deterministic time: some tenths of a second.
 _MOST_NODES, _WORK = 48, 0.15
+#: Programs that are solved: after each, those stay who would leave for pods that may not have it so.
+_ATTEMPTS = 3
 
 
 def decide_again(
@@ -36,6 +38,7 @@ def decide_again(
     check_of: Callable[[int], FitCheck],
     node_order: Callable[[int, Bools], Int64s],
     replace_victims: Callable[[], None],
+    let_lower_wait: Callable[[], None],
     holds: Callable[[], bool],
     seed: int,
 ) -> None:
@@ -47,6 +50,7 @@ def decide_again(
         check_of: the fit check of a demand, by number.
         node_order: nodes for a demand where some residents may leave, bool[V], the most promising first.
         replace_victims: gives victims other nodes, as the round does in the end.
+        let_lower_wait: lets those stay who would leave for pods that may not have it so.
         holds: whether every filter passes for the whole plan.
         seed: of the integer program.
     """
@@ -62,20 +66,29 @@ def decide_again(
     if len(decided) > _MOST_NODES:
         return
     replace_victims()
+    let_lower_wait()
     known = _key(state, movers, checkpoint, coming)
     state.roll_back(checkpoint)
     nodes = _nodes(state, eligibility, movers, sorted(decided), coming, node_order)
     if nodes and (known.moves or any(level != AtLevel() for level in known.levels)):
         checks = [check_of(each.demand) for each in coming]
         for by_filters in (True, False):
-            program = EvictionProgram(
-                state, eligibility, movers, coming, gangs, checks, nodes, decisions, by_filters=by_filters
-            )
-            if program.decide(work=_WORK, seed=seed):
-                replace_victims()
-                if _key(state, movers, checkpoint, coming) < known and holds():
-                    return
-            state.roll_back(checkpoint)
+            stay = set[int]()
+            for _ in range(_ATTEMPTS):
+                program = EvictionProgram(
+                    state, eligibility, movers, coming, gangs, checks, nodes, decisions, stay, by_filters=by_filters
+                )
+                found = program.decide(work=_WORK, seed=seed)
+                leave = set(state.leaving)
+                if found:
+                    replace_victims()
+                    let_lower_wait()
+                    if leave <= state.leaving.keys() and _key(state, movers, checkpoint, coming) < known and holds():
+                        return
+                stay |= leave - state.leaving.keys()
+                state.roll_back(checkpoint)
+                if not leave & stay:
+                    break
             if not program.has_rules:
                 break  # it would be the same program
     state.redo(decisions)

@@ -302,6 +302,7 @@ class Search:
         checkpoint: Checkpoint,
         coming: Sequence[Coming],
         gangs: Sequence[ChoosingGang],
+        let_lower_wait: Callable[[], None],
         holds: Callable[[], bool],
         seed: int,
     ) -> None:
@@ -310,6 +311,7 @@ class Search:
         Args:
             coming: all pods that have come since, or wait, and placements that may change.
             gangs: those that choose a domain.
+            let_lower_wait: lets those stay who would leave for pods that may not have it so.
             holds: whether every filter passes for all that comes.
             seed: of the integer program.
         """
@@ -333,6 +335,7 @@ class Search:
                     self.fit_check,
                     self._node_order,
                     lambda: self.find_replacements(holds),
+                    let_lower_wait,
                     holds,
                     seed,
                 ),
