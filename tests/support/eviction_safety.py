@@ -219,7 +219,7 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
 
 
 def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> None:
-    """Nobody is preempted who could stay if those waited that he may not leave for, and nobody moves for these alone."""
+    """Nobody is preempted who could stay if those waited that it may not leave for, nor moves for these alone."""
     together: dict[str, list[Eviction]] = {}
     for each in result.evictions:
         if each.for_pods:

@@ -78,9 +78,9 @@ def decide_again(
                 program = EvictionProgram(
                     state, eligibility, movers, coming, gangs, checks, nodes, decisions, stay, by_filters=by_filters
                 )
-                found = program.decide(work=_WORK, seed=seed)
+                has_plan = program.decide(work=_WORK, seed=seed)
                 leave = set(state.leaving)
-                if found:
+                if has_plan:
                     replace_victims()
                     let_lower_wait()
                     if leave <= state.leaving.keys() and _key(state, movers, checkpoint, coming) < known and holds():
