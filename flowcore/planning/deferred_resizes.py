@@ -50,8 +50,11 @@ def with_resizes(snapshot: Snapshot) -> Snapshot:
 
 
 def _without(pod: RunningPod, units: Amounts) -> RunningPod:
-    """A running pod that counts for so much less, and that nobody moves: others may leave for its resize."""
+    """A running pod that counts for so much less, and that nobody moves: others may leave for its resize.
+
+    Where it leaves itself, no node is reserved for its next pod: it counts for less here than that one asks for.
+    """
     less = dict(units)
     usage = tuple((name, amount - less.get(name, 0)) for name, amount in pod.usage)
     reason = pod.immovable_reason or "its node defers a resize of it"
-    return msgspec.structs.replace(pod, usage=usage, immovable_reason=reason)
+    return msgspec.structs.replace(pod, usage=usage, owner="", immovable_reason=reason)

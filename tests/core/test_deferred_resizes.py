@@ -17,7 +17,7 @@ from flowcore.api.base import Interner
 from flowcore.api.pod_reader import PodReader
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.pods import Pod
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.deferred_resizes import with_resizes
@@ -103,6 +103,17 @@ def test_nobody_leaves_for_the_resize_of_a_pod_that_leaves() -> None:
     pods = [grows, running("low", "n0", 2)]
     _, places, leave = planned(snapshot([node("n0", 5)], pods, [resize(grows), waiting("urgent", 3, priority=9)]))
     assert (places, leave) == ({"urgent": "n0"}, ["d"])
+
+
+def test_where_it_leaves_no_node_is_reserved_for_it() -> None:
+    """It counts for one unit less than what its next pod asks for."""
+    port = (HostPort(ANY_ADDRESS, "TCP", 80),)
+    busy = running("busy", "n1", 1, priority=99, host_ports=port)
+    for pod, to in ((growing("d", "n0", 4, 2), ""), (running("d", "n0", 3, priority=5), "n1")):
+        waits = [waiting("urgent", 3, priority=9, host_ports=port), *([resize(pod)] if pod.grows else [])]
+        result, places, _ = planned(snapshot([node("n0", 3), node("n1", 5)], [pod, busy], waits))
+        assert places == {"urgent": "n0"}
+        assert [(each.pod.key, each.to) for each in result.evictions] == [("default/d", to)]
 
 
 def test_of_two_resizes_of_a_node_the_more_important_one_is_granted_first() -> None:
