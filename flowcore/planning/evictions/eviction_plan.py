@@ -598,8 +598,9 @@ class _EvictionRound:
         """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""
         state, resident = self._state, self._resident_of.get(pod.key, -1)
         if resident >= 0 and resident not in state.leaving:
-            gang = state.residents.by_gang.get(state.residents.pods[resident].gang, (resident,))
-            if not state.residents.evictable[list(gang)].all():
+            together = state.residents.by_gang.get(state.residents.pods[resident].gang, (resident,))
+            gang = [member for member in together if member not in state.leaving]
+            if not state.residents.evictable[gang].all():
                 return False
             for member in gang:
                 state.let_leave(member, EvictionKind.PREEMPTION, for_pods)
