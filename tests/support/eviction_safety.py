@@ -232,6 +232,8 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
             for placement in result.placements
             if any(_may_leave_for(each, placement) for each in leaving)
         }
+        gangs = {each.atomic_group for each in result.placements if each.pod.key in above} - {""}
+        above |= {each.pod.key for each in result.placements if each.atomic_group in gangs}  # they are nothing alone
         beside = [
             replace(placement, victims=tuple(key for key in placement.victims if key not in back))
             for placement in result.placements

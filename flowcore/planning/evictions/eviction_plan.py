@@ -585,14 +585,20 @@ class _EvictionRound:
         return next((each for each in state.arrivals if each.pod.key in gone), None)
 
     def _let_lower_wait(self, groups: Mapping[str, Waiting]) -> None:
-        let_lower_wait(self._state, self._is_lower, partial(self._let_wait, groups), self._first_rejected)
+        is_lower, let_wait = partial(self._is_lower, groups), partial(self._let_wait, groups)
+        let_lower_wait(self._state, is_lower, let_wait, self._first_rejected)
 
-    def _is_lower(self, resident: int, pod: PendingPod, *, at_once: bool) -> bool:
-        """Whether a resident is not preempted for a pod. One above it that comes at once takes its room before it."""
-        if pod.pod_class.priority <= self._state.residents.pods[resident].priority:
-            return True
-        demand = self._demand_of[pod.key]
-        return not (at_once or may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
+    def _is_lower(self, groups: Mapping[str, Waiting], resident: int, pod: PendingPod, *, at_once: bool) -> bool:
+        """Whether a resident is not preempted for a pod or its gang.
+
+        Pods above the resident that come at once take their room before it.
+        """
+        priority, now = self._state.residents.pods[resident].priority, self._problem.snapshot.now
+        return not any(
+            each.pod_class.priority > priority
+            and (at_once or may_preempt(each, self._policy(self._demand_of[each.key]), now))
+            for each in _with_gang(groups, pod)
+        )
 
     def _let_wait(self, groups: Mapping[str, Waiting], pod: PendingPod, for_pods: Sequence[str]) -> bool:
         """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""
@@ -749,7 +755,9 @@ class _EvictionRound:
         """
         decided = self._state.leaving[resident].for_pods
         waiting = [key for key, others in victims.items() if resident in others]
-        return [key for key in decided if key in waiting] or decided or waiting
+        priorities = {arrival.pod.key: arrival.pod.pod_class.priority for arrival in self._state.arrivals}
+        above = [key for key in waiting if priorities[key] > self._state.residents.pods[resident].priority]
+        return [key for key in decided if key in waiting] or decided or above or waiting
 
     def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
         """Who leaves; ``instead``: see ``_older_stay``."""

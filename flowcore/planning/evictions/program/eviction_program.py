@@ -284,24 +284,27 @@ class EvictionProgram:
             ]
             if any(not each.preempts for each, _ in come):
                 levels.append(None)
+            at_home = [
+                (each, column) for each, column in come if self._nodes[place] in residents.nodes[list(each.residents)]
+            ]
             for resource, room in enumerate(free[place].tolist()):
                 moved_in = [(column, float(amounts[resource])) for amounts, column in into]
-                at_home = [
-                    (column, float(state.demands[each.demand].requests[resource]))
-                    for each, column in come
-                    if into and self._nodes[place] in residents.nodes[list(each.residents)]
-                ]
-                self._add_room_now(moved_in, at_home, float(free_now[place, resource]))
+
+                def asked_by(some: Sequence[tuple[Coming, int]], resource: int = resource) -> WeightedColumns:
+                    return [(column, float(state.demands[each.demand].requests[resource])) for each, column in some]
+
+                if into:
+                    self._add_room_now(moved_in, asked_by(at_home), float(free_now[place, resource]))
                 for level in dict.fromkeys((self._levels.priorities[0], *levels)):
-                    asked = [
-                        (column, float(state.demands[each.demand].requests[resource]))
+                    # A placement that stays has its room before anybody leaves: it leaves none of it to others.
+                    asking = [
+                        (each, column)
                         for each, column in come
-                        if (not each.preempts if level is None else each.priority <= level)
+                        if (not each.preempts if level is None else each.priority <= level) or (each, column) in at_home
                     ]
-                    if not asked and level != self._levels.priorities[0]:
-                        continue
-                    given = [(column, -float(run.usage[resource])) for run in here for column in run.given(level)]
-                    self._program.bind([*asked, *moved_in, *given], room)
+                    if asking or level == self._levels.priorities[0]:
+                        given = [(column, -float(run.usage[resource])) for run in here for column in run.given(level)]
+                        self._program.bind([*asked_by(asking), *moved_in, *given], room)
 
     def _add_room_now(self, moved_in: WeightedColumns, at_home: WeightedColumns, room: float) -> None:
         """Of a node before anybody leaves; pods of a class with a placement there share it where others move in."""
@@ -319,15 +322,20 @@ class EvictionProgram:
 
     def _add_limits(self) -> None:
         """PodDisruptionBudgets, what gangs can spare, and limits of moves."""
-        limits: dict[object, tuple[int, WeightedColumns]] = {}
+        limits, counted = dict[object, int](), dict[object, WeightedColumns]()
+
+        def count(key: object, most: int, columns: Sequence[int]) -> None:
+            limits[key] = min(most, limits.get(key, most))  # policies may have other limits for the same node
+            counted.setdefault(key, []).extend((column, 1.0) for column in columns)
+
         for run in self._runs:
             for name, most in self._eligibility.limits_of(run.members[0]).items():
-                limits.setdefault(name, (most, []))[1].extend((column, 1.0) for column in run.columns)
+                count(name, most, run.columns)
             if run.is_move and run.kept is not None:
                 for key, most in self._movers.limits(run.members[0]).items():
-                    limits.setdefault(key, (most, []))[1].append((run.kept, 1.0))
-        for most, terms in limits.values():
-            self._program.bind(terms, most)
+                    count(key, most, [run.kept])
+        for limited, most in limits.items():
+            self._program.bind(counted[limited], most)
 
     def _add_domain(self, gang: ChoosingGang) -> None:
         """The gang has one domain at most, and its pods come to the nodes of that one only."""
@@ -433,7 +441,11 @@ class EvictionProgram:
             leaving += [(run, member, number >= lost) for number, member in enumerate(run.members[: lost + kept])]
         for run, member, is_kept in leaving:
             by_policy = is_kept and run.is_move
-            above = [(pod.key, node) for each, pod, node in coming if each.priority >= run.priority + (not by_policy)]
+            above = [
+                (pod.key, node)
+                for each, pod, node in coming
+                if (each.priority >= run.priority if by_policy else each.preempts and each.priority > run.priority)
+            ]
             if not above:
                 return False
             here = [key for key, node in above if node == nodes[run.place]]
@@ -443,7 +455,14 @@ class EvictionProgram:
                 node = next(node for node in to[run.kind] if node != nodes[run.place])
                 to[run.kind].remove(node)
                 state.reserve_replacement(member, node, is_move=by_policy)
-        for alike, pod, node in sorted(coming, key=lambda entry: entry[0].preempts):
+        highest: dict[int, int] = {}
+        for run, _, is_kept in leaving:
+            if not (is_kept and run.is_move):
+                highest[nodes[run.place]] = max(run.priority, highest.get(nodes[run.place], run.priority))
+        # Who may not have what victims leave has the room that is free.
+        for alike, pod, node in sorted(
+            coming, key=lambda entry: entry[0].preempts and entry[0].priority > highest.get(entry[2], -(2**31))
+        ):
             state.arrive(pod, alike.demand, node)
         places = [(member, state.leaving[member].to) for _, member, is_kept in leaving if is_kept]
         return all(len(self._movers.destinations.passing(member, np.array([to]))) for member, to in places)
