@@ -60,7 +60,7 @@ def test_it_is_built_once(fake_go: Path) -> None:
     first = find_or_build(lines.append)
     assert first.controlplane.read_text() == first.kwok.read_text() == "built\n"
     assert "6 to 15 minutes" in lines[0]
-    assert lines[1:] == ["built the control plane in 0s", "built kwok v0.8.0 in 0s"]
+    assert [line.rpartition(" in ")[0] for line in lines[1:]] == ["built the control plane", "built kwok v0.8.0"]
     fake_go.unlink()
     assert find_or_build(lines.append) == first
     key = source_key()
