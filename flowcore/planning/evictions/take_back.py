@@ -78,23 +78,30 @@ def let_lower_wait(
         let_wait: takes a pod with its gang out of the plan; ``for_pods``: for the sake of these. Whether that may be.
         rejected: the first pod that a filter rejects in the whole plan; None: none.
     """
-    residents, arrived = state.residents, state.arrived
-    for resident in _leaving_for_others(state):
-        leaving = state.leaving.get(resident)
-        if leaving is None or leaving.kind is not EvictionKind.PREEMPTION:
+    residents, arrived, leaving = state.residents, state.arrived, state.leaving
+    preempted = [each for each in _leaving_for_others(state) if leaving[each].kind is EvictionKind.PREEMPTION]
+    # Of them the first is the most important: whoever may have its room may have that of each.
+    suspects = [
+        (arrival.pod, arrival.at_once)
+        for arrival in (state.arrivals if preempted else ())
+        if is_lower(preempted[0], arrival.pod, at_once=arrival.at_once)
+    ]
+    for resident in preempted:
+        if resident not in leaving:
             continue
-        eviction = _together(state, resident, arrived)
+        eviction, for_pods = _together(state, resident, arrived), leaving[resident].for_pods
         nodes = {int(residents.nodes[member]) for member in eviction}
-        coming = [(arrival.pod, arrival.at_once) for arrival in state.arrivals]
-        coming += [(residents.placement(each).pod, True) for node in nodes for each in _placed_on(state, node)]
+        placed = [(residents.placement(each).pod, True) for node in nodes for each in _placed_on(state, node)]
         lower = {
-            pod.key: pod for pod, at_once in coming if all(is_lower(each, pod, at_once=at_once) for each in eviction)
+            pod.key: pod
+            for pod, at_once in (*suspects, *placed)
+            if all(is_lower(each, pod, at_once=at_once) for each in eviction)
         }
         if lower:
             before = state.checkpoint()
             for member in reversed(eviction):
                 state.stay(member)
-            if not _make_wait(state, nodes, lower, partial(let_wait, for_pods=leaving.for_pods), rejected):
+            if not _make_wait(state, nodes, lower, partial(let_wait, for_pods=for_pods), rejected):
                 state.roll_back(before)
 
 
