@@ -389,8 +389,7 @@ class Search:
         """
         state, residents = self._state, self._state.residents
         for resident, leaving in sorted(state.leaving.items(), key=lambda entry: -residents.pods[entry[0]].priority):
-            pod = residents.pods[resident]
-            if leaving.to >= 0 or not residents.is_running(resident) or not pod.owner or pod.gang:
+            if leaving.to >= 0 or not self._movers.is_made_again(resident):
                 continue
             is_move = leaving.kind is EvictionKind.PREEMPTION and self._movers.may_go_instead(resident)
             checkpoint = state.checkpoint()
