@@ -13,7 +13,7 @@ from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
-DRAWS, ALLOWED = 20 if is_quick() else 1_000, 0.015
+DRAWS, ALLOWED = 20 if is_quick() else 1_000, 0.01
 SHAPES = {
     "one priority": UrgentShape((1000,)),
     "one priority, resources only": UrgentShape((1000,), rules=False),
@@ -23,7 +23,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_seldom_is_there_a_plan_with_better_victims(kind: str) -> None:
-    """In three of two hundred draws at most; every plan is legal, and nobody leaves in vain."""
+    """In one of a hundred draws at most; every plan is legal, and nobody leaves in vain."""
     worse = evicting = 0
     for seed in range(DRAWS):
         drawn = draw_urgent(seed, SHAPES[kind])

@@ -584,8 +584,9 @@ class _EvictionRound:
         gone = {state.residents.pods[each].key for each, leaving in state.leaving.items() if leaving.kind is not None}
         return next((each for each in state.arrivals if each.pod.key in gone), None)
 
-    def _let_lower_wait(self, groups: Mapping[str, Waiting]) -> None:
-        is_lower, let_wait = partial(self._is_lower, groups), partial(self._let_wait, groups)
+    def _let_lower_wait(self, groups: Mapping[str, Waiting], *, anybody: bool = False) -> None:
+        """Whom only pods below it evict stays, and these wait; ``anybody``: placements too that keep their nodes."""
+        is_lower, let_wait = partial(self._is_lower, groups), partial(self._let_wait, groups, anybody=anybody)
         let_lower_wait(self._state, is_lower, let_wait, self._first_rejected)
 
     def _is_lower(self, groups: Mapping[str, Waiting], resident: int, pod: PendingPod, *, at_once: bool) -> bool:
@@ -600,13 +601,15 @@ class _EvictionRound:
             for each in _with_gang(groups, pod)
         )
 
-    def _let_wait(self, groups: Mapping[str, Waiting], pod: PendingPod, for_pods: Sequence[str]) -> bool:
+    def _let_wait(
+        self, groups: Mapping[str, Waiting], pod: PendingPod, for_pods: Sequence[str], *, anybody: bool
+    ) -> bool:
         """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""
         state, resident = self._state, self._resident_of.get(pod.key, -1)
         if resident >= 0 and resident not in state.leaving:
             together = state.residents.by_gang.get(state.residents.pods[resident].gang, (resident,))
             gang = [member for member in together if member not in state.leaving]
-            if not state.residents.evictable[gang].all():
+            if not (anybody or state.residents.evictable[gang].all()):
                 return False
             for member in gang:
                 state.let_leave(member, EvictionKind.PREEMPTION, for_pods)

@@ -38,7 +38,7 @@ def decide_again(
     check_of: Callable[[int], FitCheck],
     node_order: Callable[[int, Bools], Int64s],
     replace_victims: Callable[[], None],
-    let_lower_wait: Callable[[], None],
+    let_lower_wait: Callable[..., None],
     holds: Callable[[], bool],
     seed: int,
 ) -> None:
@@ -50,7 +50,8 @@ def decide_again(
         check_of: the fit check of a demand, by number.
         node_order: nodes for a demand where some residents may leave, bool[V], the most promising first.
         replace_victims: gives victims other nodes, as the round does in the end.
-        let_lower_wait: lets those stay who would leave for pods that may not have it so.
+        let_lower_wait: lets those stay who would leave for pods that may not have it so. ``anybody``: placements wait
+            too that keep their nodes.
         holds: whether every filter passes for the whole plan.
         seed: of the integer program.
     """
@@ -82,7 +83,7 @@ def decide_again(
                 leave = set(state.leaving)
                 if has_plan:
                     replace_victims()
-                    let_lower_wait()
+                    let_lower_wait(anybody=True)
                     if leave <= state.leaving.keys() and _key(state, movers, checkpoint, coming) < known and holds():
                         return
                 stay |= leave - state.leaving.keys()

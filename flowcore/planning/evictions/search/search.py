@@ -302,7 +302,7 @@ class Search:
         checkpoint: Checkpoint,
         coming: Sequence[Coming],
         gangs: Sequence[ChoosingGang],
-        let_lower_wait: Callable[[], None],
+        let_lower_wait: Callable[..., None],
         holds: Callable[[], bool],
         seed: int,
     ) -> None:
@@ -311,7 +311,7 @@ class Search:
         Args:
             coming: all pods that have come since, or wait, and placements that may change.
             gangs: those that choose a domain.
-            let_lower_wait: lets those stay who would leave for pods that may not have it so.
+            let_lower_wait: see the function of the program.
             holds: whether every filter passes for all that comes.
             seed: of the integer program.
         """
