@@ -6,11 +6,10 @@ Each check reads the snapshot and the plan only, carries the plan out in its ord
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
-import pytest
 from support.safety import check_gangs
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
@@ -209,13 +208,7 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
     for each in result.evictions:
         if each.pod.gang or each.gain or each.kind is EvictionKind.RULE:
             continue
-        rest = [other for other in result.evictions if other is not each]
-        placements = [
-            replace(placement, victims=tuple(key for key in placement.victims if key != each.pod.key))
-            for placement in result.placements
-        ]
-        with pytest.raises(AssertionError):
-            carry_out(snapshot, placements, rest)
+        assert not _holds(snapshot, *_without(result, {each.pod.key})), f"{each.pod.key} leaves in vain"
 
 
 def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> None:
@@ -225,8 +218,7 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
         if each.for_pods:
             together.setdefault(each.pod.gang or each.pod.key, []).append(each)
     for name, leaving in together.items():
-        back = {each.pod.key for each in leaving}
-        rest = [each for each in result.evictions if each.pod.key not in back]
+        beside, rest = _without(result, {each.pod.key for each in leaving})
         above = {
             placement.pod.key
             for placement in result.placements
@@ -234,10 +226,6 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
         }
         gangs = {each.atomic_group for each in result.placements if each.pod.key in above} - {""}
         above |= {each.pod.key for each in result.placements if each.atomic_group in gangs}  # they are nothing alone
-        beside = [
-            replace(placement, victims=tuple(key for key in placement.victims if key not in back))
-            for placement in result.placements
-        ]
         staying = [placement for placement in beside if placement.pod.key in above]
         if not _holds(snapshot, staying, rest):
             continue
@@ -246,6 +234,15 @@ def check_nobody_leaves_for_lower(snapshot: Snapshot, result: RoundResult) -> No
         staying = [placement for placement in beside if placement.pod.key not in above]
         needed = _holds(snapshot, lower, result.evictions) and not _holds(snapshot, staying, rest)
         assert not needed, f"{name} moves for pods below it"
+
+
+def _without(result: RoundResult, staying: Collection[str]) -> tuple[list[Placement], list[Eviction]]:
+    """The placements and evictions of a plan in which some stay; nobody waits for these."""
+    placements = [
+        replace(placement, victims=tuple(key for key in placement.victims if key not in staying))
+        for placement in result.placements
+    ]
+    return placements, [each for each in result.evictions if each.pod.key not in staying]
 
 
 def _holds(snapshot: Snapshot, placements: Iterable[Placement], evictions: Iterable[Eviction]) -> bool:

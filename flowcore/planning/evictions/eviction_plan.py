@@ -483,7 +483,8 @@ class _EvictionRound:
             self._judge_dependents_again()
             order = self._drop_what_breaks_rules(groups)
         if self._revoked:  # one that stays may keep out who could come at once, or who is replaced
-            take_back(self._state, lambda: self._passes_all() and all(map(self._has_place, self._state.leaving)))
+            has_place = self._movers.destinations.has_place
+            take_back(self._state, lambda: self._passes_all() and all(map(has_place, self._state.leaving)))
         else:
             take_back(self._state, lambda: first_rejected(self._state, order) is None)
 
@@ -499,13 +500,17 @@ class _EvictionRound:
             for resident in revoked:
                 for rule in self._dependents.rules(residents.pods[resident].signature):
                     for placement in (self._first.placements[place] for place in self._dependents.by_rule[rule]):
-                        number = self._resident_of[placement.pod.key]
-                        gang = residents.by_gang.get(residents.pods[number].gang, (number,))
-                        for member in [each for each in gang if each not in state.leaving]:
+                        for member in self._staying_with(self._resident_of[placement.pod.key]):
                             state.let_leave(member, EvictionKind.PREEMPTION, state.leaving[resident].for_pods)
                             pod = residents.placement(member).pod
                             self._anew.add(pod.key)
                             state.arrive(pod, self._demand_of[pod.key], int(residents.nodes[member]))
+
+    def _staying_with(self, resident: int) -> list[int]:
+        """A placement and those of its gang, as far as they stay."""
+        residents = self._state.residents
+        together = residents.by_gang.get(residents.pods[resident].gang, (resident,))
+        return [member for member in together if member not in self._state.leaving]
 
     @cached_property
     def _resident_of(self) -> dict[str, int]:
@@ -564,14 +569,9 @@ class _EvictionRound:
             waiting = next((arrivals[key] for key in leaving.for_pods if key in arrivals), None)
             if waiting is None or leaving.kind is not EvictionKind.MIGRATION:
                 continue
-            if not self._has_place(resident):
+            if not self._movers.destinations.has_place(resident):
                 return waiting
         return None
-
-    def _has_place(self, resident: int) -> bool:
-        """Whether the next node of a pod that leaves takes it, as all of the plan is now; or it has none."""
-        to = self._state.leaving[resident].to
-        return to < 0 or len(self._movers.destinations.passing(resident, np.array([to], dtype=np.int64))) > 0
 
     def _first_without_gang(self) -> Arrival | None:
         """The first arrival that is nothing without its gang, which has no nodes; None: none."""
@@ -607,8 +607,7 @@ class _EvictionRound:
         """Takes a pod with its gang out of the plan, for others. Whether none of these is among them."""
         state, resident = self._state, self._resident_of.get(pod.key, -1)
         if resident >= 0 and resident not in state.leaving:
-            together = state.residents.by_gang.get(state.residents.pods[resident].gang, (resident,))
-            gang = [member for member in together if member not in state.leaving]
+            gang = self._staying_with(resident)
             if not (anybody or state.residents.evictable[gang].all()):
                 return False
             for member in gang:
@@ -758,9 +757,10 @@ class _EvictionRound:
         """
         decided = self._state.leaving[resident].for_pods
         waiting = [key for key, others in victims.items() if resident in others]
+        if decided:
+            return [key for key in decided if key in waiting] or decided
         priorities = {arrival.pod.key: arrival.pod.pod_class.priority for arrival in self._state.arrivals}
-        above = [key for key in waiting if priorities[key] > self._state.residents.pods[resident].priority]
-        return [key for key in decided if key in waiting] or decided or above or waiting
+        return [key for key in waiting if priorities[key] > self._state.residents.pods[resident].priority] or waiting
 
     def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
         """Who leaves; ``instead``: see ``_older_stay``."""

@@ -151,6 +151,11 @@ class Destinations:
         usable[self._state.residents.nodes[resident]] = False
         return usable
 
+    def has_place(self, resident: int) -> bool:
+        """Whether the next node of a pod that leaves takes it, as all of the plan is now; or it has none."""
+        to = self._state.leaving[resident].to
+        return to < 0 or len(self.passing(resident, np.array([to], dtype=np.int64))) > 0
+
     def passing(self, resident: int, nodes: Int64s) -> Int64s:
         """The nodes, of some usable ones, on which every filter lets a resident's replacement, in the same order."""
         state, (plain, _) = self._state, self.allowed(resident)

@@ -102,17 +102,14 @@ class EvictionProgram:
         self._by_filters, self.has_rules = by_filters, False
         self._state, self._residents, self._nodes = state, state.residents, nodes
         self._eligibility, self._movers, self._coming, self._checks = eligibility, movers, coming, checks
-        self._stay, self._known, self._known_at = (
-            stay,
-            known,
-            Counter((each.pod.key, each.node) for each in known.arrivals),
-        )
+        self._known, self._known_at = known, Counter((each.pod.key, each.node) for each in known.arrivals)
+        self._stay = stay
         self._placed = {resident for each in coming for resident in each.residents}
         self._levels = Levels(coming)
-        #: int64[N, R]: on each node, if no placement that may change were there, in the end and before anybody leaves.
         checkpoint = state.checkpoint()
         for resident in self._placed:
             state.let_leave(resident, eligibility.kind, ())
+        #: int64[N, R]: on each node, if no placement that may change were there, in the end and before anybody leaves.
         self._free, self._free_now = state.free.copy(), state.free_now().copy()
         #: By kind of resident: ``_destinations_of``.
         self._destinations: dict[int, Bools] = {}
@@ -123,6 +120,8 @@ class EvictionProgram:
         state.roll_back(checkpoint)
         #: By kind of resident and place, and by class and place.
         self._moved_in = self._add_destinations()
+        #: Columns of pods on a node where one of their class is placed.
+        self._at_home: set[int] = set()
         self._columns = self._add_coming()
         self._add_highest()
         self._add_room()
@@ -235,6 +234,8 @@ class EvictionProgram:
                     known = homes[node] + sum(self._known_at[pod.key, node] for pod in alike.pods)
                     columns[index, place] = program.column(count, known)
                     terms.append((columns[index, place], 1.0))
+                    if homes[node]:
+                        self._at_home.add(columns[index, place])
             level, stay = _SUMS * self._levels.priorities.index(alike.priority), set(alike.residents) - gone
             waiting = sum(pod.key not in arrived for pod in alike.pods) - len(stay)
             if alike.group >= 0:
@@ -272,7 +273,7 @@ class EvictionProgram:
 
     def _add_room(self) -> None:
         """What is free on a node, and what each that leaves it gives: to pods above it only."""
-        state, residents = self._state, self._residents
+        state = self._state
         free, free_now = self._free[self._nodes], self._free_now[self._nodes]
         usage = {run.kind: run.usage for run in self._runs}
         for place in range(len(self._nodes)):
@@ -284,9 +285,7 @@ class EvictionProgram:
             ]
             if any(not each.preempts for each, _ in come):
                 levels.append(None)
-            at_home = [
-                (each, column) for each, column in come if self._nodes[place] in residents.nodes[list(each.residents)]
-            ]
+            at_home = [(each, column) for each, column in come if column in self._at_home]
             for resource, room in enumerate(free[place].tolist()):
                 moved_in = [(column, float(amounts[resource])) for amounts, column in into]
 
@@ -300,7 +299,7 @@ class EvictionProgram:
                     asking = [
                         (each, column)
                         for each, column in come
-                        if (not each.preempts if level is None else each.priority <= level) or (each, column) in at_home
+                        if (not each.preempts if level is None else each.priority <= level) or column in self._at_home
                     ]
                     if asking or level == self._levels.priorities[0]:
                         given = [(column, -float(run.usage[resource])) for run in here for column in run.given(level)]
@@ -464,5 +463,4 @@ class EvictionProgram:
             coming, key=lambda entry: entry[0].preempts and entry[0].priority > highest.get(entry[2], -(2**31))
         ):
             state.arrive(pod, alike.demand, node)
-        places = [(member, state.leaving[member].to) for _, member, is_kept in leaving if is_kept]
-        return all(len(self._movers.destinations.passing(member, np.array([to]))) for member, to in places)
+        return all(self._movers.destinations.has_place(member) for _, member, _ in leaving)

@@ -84,12 +84,13 @@ def decide_again(
                 if has_plan:
                     replace_victims()
                     let_lower_wait(anybody=True)
-                    if leave <= state.leaving.keys() and _key(state, movers, checkpoint, coming) < known and holds():
-                        return
-                stay |= leave - state.leaving.keys()
+                back = leave - state.leaving.keys()
+                if has_plan and not back and _key(state, movers, checkpoint, coming) < known and holds():
+                    return
                 state.roll_back(checkpoint)
-                if not leave & stay:
+                if not back:
                     break
+                stay |= back
             if not program.has_rules:
                 break  # it would be the same program
     state.redo(decisions)

@@ -311,7 +311,7 @@ class Search:
         Args:
             coming: all pods that have come since, or wait, and placements that may change.
             gangs: those that choose a domain.
-            let_lower_wait: see the function of the program.
+            let_lower_wait: as the function of the program says.
             holds: whether every filter passes for all that comes.
             seed: of the integer program.
         """
