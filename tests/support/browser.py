@@ -17,7 +17,7 @@ from thalweg_controlplane.processes import die_with_parent
 
 _PACKAGES = ("chromium", "fonts-dejavu-core")
 #: Milliseconds that the page may take to show something, on a machine that many others use.
-PATIENCE = 40_000
+PATIENCE = 300_000
 
 
 def chromium() -> Path:

@@ -33,6 +33,8 @@ from thalweg.terminal.telling import tell_error, tell_warning
 from thalweg_cost_models import find_models
 
 _LOOPBACK: Final = "127.0.0.1"
+#: Seconds that one answer may take: nobody but the person who waits for it is held up.
+_DEADLINE: Final = 600.0
 #: Lines of the state that are made at a time.
 _LINES: Final = 1000
 
@@ -157,7 +159,7 @@ def _reader(files: tuple[str, ...], record: Path | None, now: float | None) -> C
 
 async def _serve(source: FixedSource, port: int, *, opens: bool) -> None:
     token = secrets.token_urlsafe(32)
-    async with serving(_LOOPBACK, port, source, OneToken(token)) as chosen:
+    async with serving(_LOOPBACK, port, source, OneToken(token), deadline=_DEADLINE) as chosen:
         # A browser does not send what stands behind the #.
         url = f"http://{_LOOPBACK}:{chosen}/#token={token}"
         click.echo(url)
