@@ -33,7 +33,7 @@ from flowcore.planning.methods.constructive import (
     kube_scheduler_order,
     one_by_one,
 )
-from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
+from flowcore.planning.methods.cp_sat import solve_exact
 from flowcore.planning.methods.flow import solve_by_flow
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import roundings
@@ -168,7 +168,7 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
     for _ in search.run("room", "exchange", "nodes", "class"):
         pass
     yield search.candidate()
-    exact = solve_exact(problem, first, Subproblem.all(problem), work=0.05, seed=0)
+    exact = solve_exact(problem, first, work=0.05, seed=0)
     if exact is not None:
         yield exact
 

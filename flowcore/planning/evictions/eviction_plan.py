@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -17,10 +17,11 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.evictions.eviction_result import EvictionResult
 from flowcore.planning.evictions.gain_bound import most_gained
 from flowcore.planning.evictions.moves.gain_moves import GainMoves
 from flowcore.planning.evictions.moves.lasting_rules import LastingRules
-from flowcore.planning.evictions.moves.move_prices import leaving_prices, move_prices
+from flowcore.planning.evictions.moves.move_prices import move_prices
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.moves.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.order import (
@@ -28,12 +29,11 @@ from flowcore.planning.evictions.order import (
     first_rejected,
     order_arrivals,
     plain_demands,
-    waited_for,
 )
 from flowcore.planning.evictions.program import ChoosingGang, Coming
 from flowcore.planning.evictions.revocation import Dependents, revocable
 from flowcore.planning.evictions.room_in_domains import place_group
-from flowcore.planning.evictions.search.leavers import prices_beside, resident_room, with_residents
+from flowcore.planning.evictions.search.leavers import resident_room, with_residents
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.take_back import let_lower_wait, take_back
@@ -50,14 +50,13 @@ from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint, Commit
+from flowcore.planning.problem.placements.decisions import Arrival, Checkpoint
 from flowcore.planning.problem.placements.domain_room import by_turns
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.placements.residents import Residents
 from flowcore.planning.problem.problem import Problem, priced
-from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.planning.problem.result import Eviction, Placement, RoundResult
 from flowcore.rules.filters.node_resources_fit import count_fitting
-from flowcore.rules.reasons.codes import ROOM_TAKEN
 
 _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
@@ -188,7 +187,8 @@ class _EvictionRound:
             return self._first
         if self._gains:
             self._move_for_gain()
-        return self._build(groups, order_arrivals(self._state))
+        build = EvictionResult(self._problem, self._first, self._state, self._demand_of, self._anew)
+        return build.result(groups, order_arrivals(self._state))
 
     # --- search ---
 
@@ -536,6 +536,10 @@ class _EvictionRound:
         now = self._problem.snapshot.now
         return all(may_preempt(pod, self._policy(demand), now) for demand, pods in waiting.demands for pod in pods)
 
+    def _group_of(self, pod: PendingPod) -> str:
+        """The atomic group of a pod; "": it is in none."""
+        return self._problem.atomic_groups.name_of(self._problem.demands, self._demand_of[pod.key], pod)
+
     @cached_property
     def _demand_of(self) -> dict[str, int]:
         """Number of the demand of each pending pod, by key."""
@@ -639,184 +643,7 @@ class _EvictionRound:
             if leaving.to >= 0
         )
 
-    # --- result ---
-
-    def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
-        state, first = self._state, self._first
-        if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
-            # The waiting pods have the plan of the first part.
-            if not state.leaving:
-                return first
-            evictions = self._evictions({}, {})
-            cost = first.cost + sum(each.cost for each in evictions)
-            return replace(first, evictions=evictions, cost=cost, after=state.snapshot())
-        arrived = state.arrived
-        revoked = {
-            state.residents.placement(resident).pod.key: leaving.for_pods
-            for resident, leaving in state.leaving.items()
-            if leaving.kind is None
-        }
-        kept = [each for each in first.placements if each.pod.key not in revoked]
-        revoked_pods = tuple(
-            self._unplaced_again(placement, revoked[placement.pod.key])
-            for placement in first.placements
-            if placement.pod.key in revoked and placement.pod.key not in arrived
-        )
-        unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
-        victims = waited_for(state, order)
-        placements, unplaced, instead = _older_stay(
-            self._placements(kept, groups, order, victims),
-            unplaced,
-            {each.pod.key for each in self._revoked if not each.atomic_group},
-            self._demand_of,
-        )
-        evictions = self._evictions(victims, instead)
-        cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
-        cost += sum(each.cost for each in evictions)
-        return replace(
-            first,
-            placements=placements,
-            unplaced=unplaced,
-            evictions=evictions,
-            cost=cost,
-            lower_bound=min(first.lower_bound, cost),
-            after=state.snapshot(),
-        )
-
-    def _placements(
-        self,
-        kept: Sequence[Placement],
-        groups: Mapping[str, Waiting],
-        order: ArrivalOrder,
-        victims: Mapping[str, Sequence[int]],
-    ) -> tuple[Placement, ...]:
-        """All placements of the plan, each at what it adds to the cost."""
-        names = [node.name for node in self._first.after.table.nodes]
-        waited = {each.pod.key: each.price for each in self._first.unplaced}
-        waited |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
-        groups_that_wait = {groups[key].group for key, leaving in victims.items() if leaving and key in groups}
-        names_that_wait = {self._problem.atomic_groups.all[group].name for group in groups_that_wait}
-        more = []
-        for arrival in (*order.at_once, *order.later):
-            group = groups.get(arrival.pod.key)
-            leaving = tuple(self._state.residents.pods[each].key for each in victims.get(arrival.pod.key, ()))
-            name = self._problem.atomic_groups.all[group.group].name if group is not None else ""
-            # More of a gang than it needs; where the gang comes at once, it does not wait with it for those that leave.
-            optional = "" if group is not None else self._group_of(arrival.pod)
-            if leaving and optional not in names_that_wait:
-                optional = ""
-            more.append(
-                Placement(
-                    arrival.pod,
-                    names[arrival.node],
-                    0,
-                    atomic_group=name or optional,
-                    optional=bool(optional),
-                    victims=leaving,
-                    unscheduled_price=waited[arrival.pod.key],
-                )
-            )
-        index = self._first.after.table.index
-        commits = [
-            Commit(self._demand_of[each.pod.key], index[each.node], 1)
-            for each in (*kept, *more)
-            if each.pod.key in self._demand_of
-        ]
-        prices = iter(prices_beside(self._problem, self._state, commits))
-        return tuple(
-            replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
-        )
-
-    def _group_of(self, pod: PendingPod) -> str:
-        """The atomic group of a pod; "": it is in none."""
-        groups = self._problem.atomic_groups
-        number = groups.number_of(self._problem.demands, self._demand_of[pod.key], pod)
-        return "" if number < 0 else groups.all[number].name
-
-    def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
-        """A placement that is taken back."""
-        demand = self._problem.demands[self._demand_of[placement.pod.key]]
-        price = int(demand.prices[demand.group.pods.index(placement.pod)])
-        # The pod's author reads this, and may not know what runs in other namespaces.
-        namespace = placement.pod.key.partition("/")[0]
-        first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
-        more = len(for_pods) - 1
-        others = f"{first} and {more} other{'s' if more > 1 else ''}" if more else first
-        text = f"Its room on {placement.node} goes to {others} of a higher priority."
-        if placement.atomic_group:
-            text = f"Room of its gang goes to {others} of a higher priority."
-        if placement.pod.key in self._anew:
-            text = f"Its rules close {placement.node}, as others give their room to {others} of a higher priority."
-        return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
-
-    def _left_for(self, resident: int, victims: Mapping[str, Sequence[int]]) -> Sequence[str]:
-        """Keys of the pods that a resident leaves for: those that wait until it has left, and come at once no more.
-
-        Args:
-            victims: see ``waited_for``.
-        """
-        decided = self._state.leaving[resident].for_pods
-        waiting = [key for key, others in victims.items() if resident in others]
-        if decided:
-            return [key for key in decided if key in waiting] or decided
-        priorities = {arrival.pod.key: arrival.pod.pod_class.priority for arrival in self._state.arrivals}
-        return [key for key in waiting if priorities[key] > self._state.residents.pods[resident].priority] or waiting
-
-    def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
-        """Who leaves; ``instead``: see ``_older_stay``."""
-        state, names = self._state, [node.name for node in self._first.after.table.nodes]
-        leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None]
-        pods = [state.residents.pods[resident] for resident in leavers]
-        usage = state.residents.usage[leavers]
-        paid = leaving_prices(pods, usage, self._problem.policies, self._problem.snapshot).tolist()
-        prices = dict(zip(leavers, paid, strict=True))
-        return tuple(
-            Eviction(
-                state.residents.pods[resident],
-                leaving.kind,
-                tuple(dict.fromkeys(instead.get(key, key) for key in self._left_for(resident, victims))),
-                names[leaving.to] if leaving.to >= 0 else "",
-                leaving.reason,
-                leaving.by_controller,
-                leaving.gain,
-                prices[resident],
-            )
-            for resident, leaving in state.leaving.items()
-            if leaving.kind is not None
-        )
-
 
 def _with_gang(groups: Mapping[str, Waiting], pod: PendingPod) -> list[PendingPod]:
     """A pod that comes, with all that come or wait with it; ``groups``: by the key of each such pod."""
     return [each for _, pods in groups[pod.key].demands for each in pods] if pod.key in groups else [pod]
-
-
-def _older_stay(
-    placements: Sequence[Placement],
-    unplaced: Sequence[Unplaced],
-    revoked: Collection[str],
-    demand_of: Mapping[str, int],
-) -> tuple[tuple[Placement, ...], tuple[Unplaced, ...], dict[str, str]]:
-    """The same plan in which of equal pods those that are cheapest to leave wait: the youngest.
-
-    And by key of each pod that is not placed any more that of the pod that is placed instead.
-
-    Args:
-        revoked: keys of the pods in no gang whose room goes to others.
-    """
-    kept, waiting = list(placements), list(unplaced)
-    instead: dict[str, str] = {}
-    by_demand: dict[int, list[int]] = {}
-    for place, placement in enumerate(kept):
-        if placement.pod.key in demand_of and not placement.atomic_group and placement.pod.victim is None:
-            by_demand.setdefault(demand_of[placement.pod.key], []).append(place)
-    for number, left in enumerate(waiting):
-        equal = by_demand.get(demand_of[left.pod.key], []) if left.pod.key in revoked else []
-        cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)
-        if cheapest is not None and kept[cheapest].unscheduled_price < left.price:
-            younger = kept[cheapest]
-            instead = {gone: left.pod.key if key == younger.pod.key else key for gone, key in instead.items()}
-            instead[younger.pod.key] = left.pod.key
-            kept[cheapest] = replace(younger, pod=left.pod, unscheduled_price=left.price)
-            waiting[number] = replace(left, pod=younger.pod, price=younger.unscheduled_price)
-    return tuple(kept), tuple(waiting), instead

@@ -7,7 +7,7 @@ other: it is placed for real and kept if the cost of the round falls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,41 +43,11 @@ from flowcore.planning.solvers import solve_mip
 _MOST_COLUMNS = 12_000
 #: Without groups: pairs of a demand and a node that fit. With more CP-SAT seldom finds a better plan in time.
 _MOST_PAIRS = 1_500
-#: Nodes of a sampled subproblem, and how many admitted and how many rejected groups it decides.
-_NODES, _GROUPS = 12, 30
 #: Runs that the prices of a demand are merged into.
 _STEPS = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Subproblem:
-    """What is decided: pods on ``nodes``, bool[N], and the admission of ``atomic_groups``, bool[U]. The rest stays."""
-
-    nodes: Bools
-    atomic_groups: Bools
-
-    @classmethod
-    def all(cls, problem: Problem) -> Subproblem:
-        """Everything."""
-        return cls(
-            np.ones(len(problem.start.free), dtype=np.bool_), np.ones(len(problem.atomic_groups.all), dtype=np.bool_)
-        )
-
-    @classmethod
-    def sampled(cls, problem: Problem, candidate: Candidate, seed: int) -> Subproblem:
-        """Some nodes, some groups that are admitted and some that are not."""
-        random = np.random.default_rng(seed)
-        nodes = np.zeros(len(problem.start.free), dtype=np.bool_)
-        nodes[random.permutation(len(nodes))[:_NODES]] = True
-        atomic_groups = np.zeros(len(candidate.admitted), dtype=np.bool_)
-        for groups in (candidate.admitted, ~candidate.admitted):
-            atomic_groups[random.permutation(np.nonzero(groups)[0])[:_GROUPS]] = True
-        return cls(nodes, atomic_groups)
-
-
-def solve_exact(
-    problem: Problem, candidate: Candidate, subproblem: Subproblem, *, work: float, seed: int
-) -> Candidate | None:
+def solve_exact(problem: Problem, candidate: Candidate, *, work: float, seed: int) -> Candidate | None:
     """A candidate that seems better than a known one, completed with all that fits; None if none does.
 
     Groups need the pods that the problem says, and those that are not admitted count without their other pods.
@@ -88,14 +58,14 @@ def solve_exact(
     Args:
         work: CP-SAT's deterministic time.
     """
-    solved = _solve(problem, candidate, subproblem, np.zeros(len(candidate.admitted), dtype=np.bool_), work, seed)
+    solved = _solve(problem, candidate, np.zeros(len(candidate.admitted), dtype=np.bool_), work, seed)
     return None if solved is None else solved[1]
 
 
 def solve_with_members(
     problem: Problem, candidate: Candidate, *, work: float, seed: int
 ) -> tuple[ChosenMembers, Candidate] | None:
-    """The same for the whole problem, and the pods that groups need are chosen too.
+    """The same, and the pods that groups need are chosen too.
 
     Returns:
         Groups that need other pods than the problem says, and a candidate of the problem with these; None: none seems
@@ -104,11 +74,11 @@ def solve_with_members(
     with_choice = groups_with_choice(problem)
     if not with_choice.any():
         return None
-    return _solve(problem, candidate, Subproblem.all(problem), with_choice, work, seed)
+    return _solve(problem, candidate, with_choice, work, seed)
 
 
 def _solve(
-    problem: Problem, candidate: Candidate, subproblem: Subproblem, with_choice: Bools, work: float, seed: int
+    problem: Problem, candidate: Candidate, with_choice: Bools, work: float, seed: int
 ) -> tuple[ChosenMembers, Candidate] | None:
     """Both. ``with_choice``: bool[U], groups whose needed pods are chosen if their admission is."""
     atomic_groups, demands, immovable = problem.atomic_groups.all, candidate.demands, problem.immovable
@@ -118,12 +88,12 @@ def _solve(
         and not immovable[list(group.demands)].any()
         for number, group in enumerate(atomic_groups)
     ]
-    undecided = np.array(decidable, dtype=np.bool_) & subproblem.atomic_groups
+    undecided = np.array(decidable, dtype=np.bool_)
     fixed, with_choice = candidate.admitted & ~undecided, with_choice & undecided
     bundled = np.where(with_choice[:, np.newaxis], 0, problem.required)
     capacity, fixed_commits = problem.start.copy(), []
     for commit in candidate.commits:
-        if immovable[commit.demand] or not subproblem.nodes[commit.node]:
+        if immovable[commit.demand]:
             taken = capacity.place(demands[commit.demand], commit.node, commit.count)
             fixed_commits.append(Commit(commit.demand, commit.node, taken))
     free = [
@@ -139,13 +109,11 @@ def _solve(
     ]
     singles = sorted([*free, *members_of(problem, with_choice)], key=lambda each: each.demand)
     extra = problem.required[fixed].sum(axis=0)
-    for commit in fixed_commits:
-        extra[commit.demand] -= commit.count
     extra[immovable] = 0  # all of their pods stay
     supply = bundled[undecided].sum(axis=0) + extra
     for single in singles:
         supply[single.demand] += len(single.places)
-    counts = np.array([_most_pods(capacity, demand) for demand in demands]) * subproblem.nodes
+    counts = np.array([_most_pods(capacity, demand) for demand in demands])
     counts = np.minimum(counts, supply[:, np.newaxis])
     who, where = np.nonzero(counts)
     if not len(who) or len(who) + int(undecided.sum()) > _MOST_COLUMNS:
@@ -161,10 +129,8 @@ def _solve(
     value[with_choice] = 0.0  # their pods have columns of their own
     value[[group.goes_first for group in atomic_groups]] += total
     bundles = AtomicBundles(bundled[undecided].astype(np.float64), value[undecided])
-    places = np.cumsum(subproblem.nodes) - 1
-    inside = replace(pairs, places=places[where])
-    left = np.maximum(capacity.free[subproblem.nodes], 0).astype(np.float64)
-    program = assignment_program(inside, requests, left, runs, bundles, extra.astype(np.float64))
+    left = np.maximum(capacity.free, 0).astype(np.float64)
+    program = assignment_program(pairs, requests, left, runs, bundles, extra.astype(np.float64))
     columns = len(program.costs)
     left_out = columns - int(undecided.sum()) + np.cumsum(undecided) - 1
     ends = len(who) + np.cumsum([len(its_runs) for its_runs in runs_of])
@@ -209,9 +175,7 @@ def _solve(
     return members, complete(problem, solved, full=True)
 
 
-def solve_without_preferences(
-    problem: Problem, candidate: Candidate, subproblem: Subproblem, *, work: float, seed: int
-) -> Candidate | None:
+def solve_without_preferences(problem: Problem, candidate: Candidate, *, work: float, seed: int) -> Candidate | None:
     """A candidate that leaves fewer pods than a known one, as groups give up the domains that they only prefer.
 
     None: there is none. The arguments are those of ``solve_exact``.
@@ -229,7 +193,7 @@ def solve_without_preferences(
     demands = tuple(
         problem.demands[number] if number in released else demand for number, demand in enumerate(candidate.demands)
     )
-    solution = solve_exact(problem, replace(candidate, demands=demands), subproblem, work=work, seed=seed)
+    solution = solve_exact(problem, replace(candidate, demands=demands), work=work, seed=seed)
     fewer = solution is not None and sum(unplaced_counts(solution.commits, problem.demands)) < left
     return solution if fewer else None
 

@@ -20,7 +20,7 @@ from flowcore.planning.methods.constructive import (
     kube_scheduler_order,
     one_by_one,
 )
-from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, worth_solving
+from flowcore.planning.methods.cp_sat import solve_exact, worth_solving
 from flowcore.planning.methods.flow import solve_by_flow
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.one_by_one import is_quick
@@ -329,8 +329,7 @@ class Portfolio:
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with ports or constraints that limit domains are few, CP-SAT decides them with all others."""
         if self._runs("rules by CP-SAT") and worth_solving(self._problem, self.best):
-            subproblem = Subproblem.all(self._problem)
-            solution = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
+            solution = solve_exact(self._problem, self.best, work=_EXACT_WORK, seed=self._seed)
             if solution is not None:
                 self.offer(solution)
             yield

@@ -21,7 +21,7 @@ from flowcore.planning.gangs.claim_gangs import FormClaimGangs
 from flowcore.planning.gangs.pods_to_come import without_gangs_before_room
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
-from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, solve_with_members, solve_without_preferences
+from flowcore.planning.methods.cp_sat import solve_exact, solve_with_members, solve_without_preferences
 from flowcore.planning.methods.level_order import in_level_order
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.plan_key import PlanKey
@@ -70,8 +70,6 @@ DEFAULT_POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (BUI
 DEFAULT_STEPS = 40
 #: CP-SAT's deterministic time for all atomic groups at once, at first and in the end: tenths of a second, a second.
 EXACT_WORK = (0.1, 0.5)
-#: The same for some groups on some nodes, and how many such subproblems in a row may bring no gain.
-SUBPROBLEM_WORK, PATIENCE = 0.02, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +219,9 @@ class Round:
             yield from self._reconsider_groups()
 
     def _reconsider_groups(self) -> Generator[None, None, None]:
-        """Decides again which groups are placed, in parts and as a whole."""
-        # Other places for pods may have made room for another group. Small problems are solved exactly.
-        yield from self._reconsider(0, Subproblem.all(self._searched), EXACT_WORK[0])
-        fruitless, number = 0, 1
-        while fruitless < PATIENCE:
-            before = key_of(self._searched, self._candidate)
-            subproblem = Subproblem.sampled(self._searched, self._candidate, self._seed + number)
-            yield from self._reconsider(number, subproblem, SUBPROBLEM_WORK)
-            is_better = key_of(self._searched, self._candidate) < before
-            fruitless, number = 0 if is_better else fruitless + 1, number + 1
-        yield from self._reconsider(number, Subproblem.all(self._searched), EXACT_WORK[1])
+        """Decides again which groups are placed: other places for pods may have made room for another group."""
+        for number, work in enumerate(EXACT_WORK):
+            yield from self._reconsider(number, work)
 
     def _begin(self, first: Candidate | None = None) -> Generator[None, None, None]:
         """Decides which groups are placed, if there are any.
@@ -277,7 +267,7 @@ class Round:
         problem, best = self._problem, self._best_candidate()
         if self._admission is not None and self._runs("gangs by CP-SAT"):
             # By the sum a gang may leave its domain for others, and find another one.
-            solution = solve_exact(problem, best, Subproblem.all(problem), work=EXACT_WORK[0], seed=self._seed)
+            solution = solve_exact(problem, best, work=EXACT_WORK[0], seed=self._seed)
             if solution is not None:
                 best = min(best, in_level_order(problem, solution), key=partial(key_of, problem))
         self._improved_before = self.improved_by | {best.method}
@@ -292,12 +282,12 @@ class Round:
         yield
         yield from self._begin(first)
 
-    def _reconsider(self, number: int, subproblem: Subproblem, work: float) -> Generator[None, None, None]:
-        """Decides a part of the groups again, and where all pods go if that changes the groups."""
+    def _reconsider(self, number: int, work: float) -> Generator[None, None, None]:
+        """Decides the groups again, and where all pods go if that changes the groups; first, in any case."""
         problem = self._searched
         best = known = complete(problem, self._best_searched())
         for solve in (solve_exact, solve_without_preferences) if self._runs("gangs by CP-SAT") else ():
-            solution = solve(problem, known, subproblem, work=work, seed=self._seed + number) if best is known else None
+            solution = solve(problem, known, work=work, seed=self._seed + number) if best is known else None
             if solution is not None and key_of(problem, solution) < key_of(problem, known):
                 best = solution
         if not number or best is not known or bool((known.admitted != self._candidate.admitted).any()):

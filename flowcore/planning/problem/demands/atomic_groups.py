@@ -98,6 +98,11 @@ class AtomicGroups:
         """Number of the group of a pod of a demand; -1: none."""
         return int(self.group_of[demand][demands[demand].group.pods.index(pod)]) if pod.gangs else -1
 
+    def name_of(self, demands: Sequence[Demand], demand: int, pod: PendingPod) -> str:
+        """Name of the group of a pod of a demand; "": none."""
+        number = self.number_of(demands, demand, pod)
+        return "" if number < 0 else self.all[number].name
+
     def placement_order(self, demand: int, admitted: Bools) -> Int64s:
         """int64[P]: places in a demand's group of the pods that may be placed, needed pods first.
 
