@@ -86,7 +86,7 @@ class Admission:
         """Yields after each order, and after the bound; of many pods the first step has a bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
-        if "gangs by price" not in problem.without:
+        if problem.runs("gangs by price"):
             self.offer(self.by_price())
         is_short = any(unplaced_counts(self.best.commits, self.best.demands))
         if is_short:
@@ -108,7 +108,7 @@ class Admission:
             yield
         if not is_short:
             return  # other orders are for what stays out
-        if "gangs by share" not in problem.without:
+        if problem.runs("gangs by share"):
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
             order = self._ordered(group_values, self._pod_prices / shares[self._pods.demand])
             self.offer(self._admit("gangs by share", *order[:2]))
@@ -161,7 +161,7 @@ class Admission:
 
     def _shift(self) -> None:
         """Moves pods of the best candidate to make room for single pods that it leaves."""
-        if "ruin and rebuild" not in self._problem.without:
+        if self._problem.runs("ruin and rebuild"):
             admitted = AdmittedDemands(self._problem, self.best)
             restricted = admitted.apply(self._problem)
             search = RuinAndRebuild(restricted, admitted.restrict(self.best, restricted), 0)

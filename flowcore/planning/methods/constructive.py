@@ -13,7 +13,7 @@ from flowcore.planning.methods.one_by_one import place_one_by_one
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands
@@ -104,9 +104,7 @@ def refilled(
     """
     filled = list(commits)
     for _ in range(MOST_REFILLS):
-        placed = [0] * len(problem.demands)
-        for commit in filled:
-            placed[commit.demand] += commit.count
+        placed = placed_counts(filled, len(problem.demands))
         missing, groups = problem.missing_pods(filled), problem.atomic_groups
         order = [
             *((demand, missing[demand]) for demand in problem.queue if missing[demand]),

@@ -34,7 +34,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.levels import waiting_places
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import solve_mip
@@ -159,9 +159,7 @@ def _solve(
         )
         pods[columns_of] = np.diff(np.minimum(np.cumsum(pods[columns_of]), max(0, allowed)), prepend=0)
     commits = [*fixed_commits, *_place_all(demands, capacity, who, where, pods)]
-    placed = np.zeros(len(demands), dtype=np.int64)
-    for commit in commits:
-        placed[commit.demand] += commit.count
+    placed = np.array(placed_counts(commits, len(demands)), dtype=np.int64)
     most = np.array([len(problem.atomic_groups.placement_order(demand, chosen)) for demand in range(len(demands))])
     if (placed < problem.required[chosen].sum(axis=0)).any() or (placed > most).any():
         return None

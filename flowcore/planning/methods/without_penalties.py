@@ -12,8 +12,8 @@ from dataclasses import replace
 from flowcore.planning.methods.constructive import completed
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import replay
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 
@@ -76,9 +76,4 @@ def _read(constraints: TopologyConstraints, *, comparisons: bool) -> tuple[Domai
 
 def _placed_again(problem: Problem, candidate: Candidate) -> Candidate:
     """The same placements in the same order: rules hold in the order in which pods were placed."""
-    capacity, commits = problem.start.copy(), []
-    for commit in candidate.commits:
-        taken = capacity.place(problem.demands[commit.demand], commit.node, commit.count)
-        if taken:
-            commits.append(Commit(commit.demand, commit.node, taken))
-    return completed(problem, candidate.method, commits, capacity)
+    return completed(problem, candidate.method, *replay(problem, candidate.commits))

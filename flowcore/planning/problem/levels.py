@@ -24,6 +24,7 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroups
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.decisions import placed_counts
 from flowcore.planning.problem.problem import Problem
 
 #: How many times dearer to leave a mean pod of a level is at most than one of the level below.
@@ -117,10 +118,7 @@ def _strays(problem: Problem, candidate: Candidate) -> Mapping[int, int]:
 
 def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
     """For each demand int64[pods], the places in its group of the pods that a candidate leaves."""
-    placed = [0] * len(problem.demands)
-    for commit in candidate.commits:
-        placed[commit.demand] += commit.count
-    waiting = []
+    placed, waiting = placed_counts(candidate.commits, len(problem.demands)), []
     for number, (demand, count) in enumerate(zip(problem.demands, placed, strict=True)):
         left = np.ones(demand.count, dtype=np.bool_)
         left[problem.atomic_groups.placement_order(number, candidate.admitted)[:count]] = False

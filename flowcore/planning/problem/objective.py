@@ -23,7 +23,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 
@@ -171,10 +171,8 @@ class Objective:
 
 def unplaced_counts(commits: Sequence[Commit], demands: Sequence[Demand]) -> list[int]:
     """How many pods of each demand the commits leave out."""
-    remaining = [demand.count for demand in demands]
-    for commit in commits:
-        remaining[commit.demand] -= commit.count
-    return remaining
+    placed = placed_counts(commits, len(demands))
+    return [demand.count - count for demand, count in zip(demands, placed, strict=True)]
 
 
 def _columns(commits: Sequence[Commit]) -> tuple[Int64s, Int64s, Int64s]:

@@ -20,7 +20,7 @@ from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.demands import Demand, demands_of, with_costs
 from flowcore.planning.problem.objective import Objective, unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.saying import Say, unguarded
 from flowcore.rules.topology.domains import Domains
@@ -242,13 +242,15 @@ class Problem:
             nodes_in_order = self._packing[index] = nodes[np.argsort(arc[nodes], kind="stable")]
         return nodes_in_order
 
+    def runs(self, method: str) -> bool:
+        """Whether a method takes part (``methods.table``)."""
+        return method not in self.without
+
     # --- candidates ---
 
     def cost(self, commits: Sequence[Commit], admitted: Bools) -> int:
         """Cost of a plan: the prices of its placements, and of every pod that it leaves pending."""
-        placed = [0] * len(self.demands)
-        for commit in commits:
-            placed[commit.demand] += commit.count
+        placed = placed_counts(commits, len(self.demands))
         pending = sum(
             int(demand.prices.sum())
             - int(demand.prices[self.atomic_groups.placement_order(index, admitted)[:count]].sum())

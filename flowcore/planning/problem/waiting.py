@@ -17,7 +17,7 @@ from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.placements.decisions import Commit
+from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 
@@ -84,10 +84,7 @@ class Savings:
         self._problem, self._capacity = problem, capacity.copy()
         self._soft: dict[int, SoftConstraintCosts | None] = {}
         #: Of each demand: its nodes and the pods there.
-        self.placed: dict[int, dict[int, int]] = {}
-        for commit in commits:
-            pods = self.placed.setdefault(commit.demand, {})
-            pods[commit.node] = pods.get(commit.node, 0) + commit.count
+        self.placed = pods_by_node(commits)
 
     def dearest(self, demand: int) -> tuple[int, int]:
         """By how much the cost of the placed pods falls at most if a pod of a demand is left out, and its node."""

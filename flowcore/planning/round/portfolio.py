@@ -115,14 +115,14 @@ class Portfolio:
             return
         placeable = problem.cost_matrix.placeable
         pods = _pods_of(self._problem, placeable)
-        if pods > _FEW_BY_PRICE and self._runs("shares") and self._is_for_shares:
+        if pods > _FEW_BY_PRICE and self._problem.runs("shares") and self._is_for_shares:
             self._relax()
         shares_come_first = self._relaxation is not None
         if self._relaxation is not None:
             self.offer(shares_first(problem, self._relaxation))
             for _ in self._rebuild("room"):
                 pass  # within the first step
-        elif self._runs("fill"):
+        elif self._problem.runs("fill"):
             self.offer(fill(problem))
         self._first_bound()
         if pods > _FEW_BY_PRICE and not self._is_solved:
@@ -154,7 +154,7 @@ class Portfolio:
             order = by_price(problem.demands, [demand.count for demand in problem.demands])
             builders.append(("one by one", partial(one_by_one, problem, order)))
         for turn, (method, build) in enumerate(builders):
-            if self._runs(method):
+            if self._problem.runs(method):
                 self._built = build()
                 self.offer(self._built)
                 yield
@@ -184,7 +184,7 @@ class Portfolio:
             yield from self._solve_by_flow(flowing)
         if self._unplaced_of(unconstrained):
             yield from self._place_shares(unconstrained, self._built if self._is_floor_late else self.best)
-        if self._is_floor_late and is_quick(problem) and self._runs("one by one"):
+        if self._is_floor_late and is_quick(problem) and self._problem.runs("one by one"):
             self.offer(one_by_one(problem, kube_scheduler_order(problem)))
             yield
         if self._unplaced_of(unconstrained):
@@ -264,7 +264,7 @@ class Portfolio:
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
         self._relaxed = None
-        if self._runs("local search") and LocalSearch.worthwhile(self._problem):
+        if self._problem.runs("local search") and LocalSearch.worthwhile(self._problem):
             yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
 
     def _compare_relaxed(self) -> None:
@@ -328,7 +328,7 @@ class Portfolio:
 
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with ports or constraints that limit domains are few, CP-SAT decides them with all others."""
-        if self._runs("rules by CP-SAT") and worth_solving(self._problem, self.best):
+        if self._problem.runs("rules by CP-SAT") and worth_solving(self._problem, self.best):
             solution = solve_exact(self._problem, self.best, work=_EXACT_WORK, seed=self._seed)
             if solution is not None:
                 self.offer(solution)
@@ -340,7 +340,7 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        if not (self._runs("packing") and self._unplaced_of(demands) and worth_packing(self._problem, demands)):
+        if not (self._problem.runs("packing") and self._unplaced_of(demands) and worth_packing(self._problem, demands)):
             return
         for work in _PACKING_WORK:
             packing = pack(self._problem, self.best, demands, work=work, seed=self._seed)
@@ -352,7 +352,7 @@ class Portfolio:
 
     def _rebuild(self, *draws: str) -> Generator[None, None, None]:
         """Takes pods out of the best candidate and builds again; yields after each step."""
-        if self._runs("ruin and rebuild"):
+        if self._problem.runs("ruin and rebuild"):
             prices = None if self._relaxation is None else self._relaxation.shadow_prices
             self._search, self._taken = RuinAndRebuild(self._problem, self.best, self._seed, prices), 0
             for _ in self._search.run(*draws):
@@ -361,15 +361,10 @@ class Portfolio:
                 yield
             self.conclude()
 
-    def _search_with(self, search: LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
-        """Improves the best candidate; yields after each step.
-
-        Args:
-            steps: at most; None: until the search has ended.
-        """
+    def _search_with(self, search: LocalSearch) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step."""
         self._search, self._taken = search, 0
-        while steps != 0 and self._promised_cost > self.bound and search.improve():
-            steps = None if steps is None else steps - 1
+        while self._promised_cost > self.bound and search.improve():
             yield
         self.conclude()
 
@@ -379,7 +374,7 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        if not (self._runs("flow") and demands.any()):
+        if not (self._problem.runs("flow") and demands.any()):
             return
         flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
         self.solves, self.arcs = flow.solves, flow.arcs
@@ -397,7 +392,7 @@ class Portfolio:
             beside: the candidate whose other pods stay.
         """
         problem, relaxed = self._problem, self._relaxation
-        if relaxed is not None and self._runs("shares") and self._unplaced_of(demands):
+        if relaxed is not None and self._problem.runs("shares") and self._unplaced_of(demands):
             fixed = FixedPart.of(problem, beside, demands)
             if fixed.commits == self._shared_beside:
                 return
@@ -428,10 +423,6 @@ class Portfolio:
         if key_of(self._problem, candidate) < key_of(self._problem, self.best):
             self.improved_by.add(candidate.method)
             self.best = candidate
-
-    def _runs(self, method: str) -> bool:
-        """Whether a method takes part (``methods.table``)."""
-        return method not in self._problem.without
 
     def _unplaced_of(self, demands: Bools) -> int:
         """Pods of these demands, bool[C], that a plan should place, and the best candidate does not."""

@@ -208,7 +208,7 @@ class Round:
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
         yield from self._begin()
-        if self._admission is not None and self._runs("gangs by CP-SAT"):
+        if self._admission is not None and self._problem.runs("gangs by CP-SAT"):
             yield from self._choose_members()
         if self._problem.by_levels:
             yield from self._portfolio.construct()
@@ -265,7 +265,7 @@ class Round:
         The bound stays: it is about the sum.
         """
         problem, best = self._problem, self._best_candidate()
-        if self._admission is not None and self._runs("gangs by CP-SAT"):
+        if self._admission is not None and self._problem.runs("gangs by CP-SAT"):
             # By the sum a gang may leave its domain for others, and find another one.
             solution = solve_exact(problem, best, work=EXACT_WORK[0], seed=self._seed)
             if solution is not None:
@@ -286,7 +286,7 @@ class Round:
         """Decides the groups again, and where all pods go if that changes the groups; first, in any case."""
         problem = self._searched
         best = known = complete(problem, self._best_searched())
-        for solve in (solve_exact, solve_without_preferences) if self._runs("gangs by CP-SAT") else ():
+        for solve in (solve_exact, solve_without_preferences) if self._problem.runs("gangs by CP-SAT") else ():
             solution = solve(problem, known, work=work, seed=self._seed + number) if best is known else None
             if solution is not None and key_of(problem, solution) < key_of(problem, known):
                 best = solution
@@ -296,10 +296,6 @@ class Round:
             yield from self._portfolio.run()
         else:
             yield
-
-    def _runs(self, method: str) -> bool:
-        """Whether a method takes part (``methods.table``)."""
-        return method not in self._problem.without
 
     def _adopt(self, candidate: Candidate) -> None:
         """From now on the groups that this candidate admits are placed, and no others."""

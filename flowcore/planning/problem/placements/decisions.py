@@ -89,6 +89,14 @@ def share_key(pod: RunningPod) -> tuple[str, str]:
     return "share", f"{pod.policy}/{pod.namespace}"
 
 
+def placed_counts(commits: Iterable[Commit], demands: int) -> list[int]:
+    """How many pods commits place of each of so many demands."""
+    placed = [0] * demands
+    for commit in commits:
+        placed[commit.demand] += commit.count
+    return placed
+
+
 def pods_by_node(commits: Iterable[Commit]) -> dict[int, dict[int, int]]:
     """For each demand that commits place, how many of its pods on each node."""
     placed: dict[int, dict[int, int]] = {}

@@ -514,10 +514,6 @@ class Plan:
             self._awaited[node] += amounts
         self._note_change(node)
 
-    def version(self, node: int) -> int:
-        """Another number after each change on a node."""
-        return int(self._changed_at[node])
-
     def _do(self, change: Change) -> None:
         change(1)
         if self._is_recorded:
