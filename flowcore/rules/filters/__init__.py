@@ -12,12 +12,14 @@ from flowcore.rules.filters.evaluation import (
     run_filters,
     static_fits,
 )
+from flowcore.rules.filters.registry import run_beside_room
 
 __all__ = [
     "Verdicts",
     "pod_independent_fits",
     "rejected_before_nodes",
     "round_invariant_fits",
+    "run_beside_room",
     "run_filters",
     "static_fits",
 ]

@@ -239,3 +239,10 @@ def run_filter(
     if which.reads(pod_class, signature, snapshot) is None:
         return ()
     return tuple(each for each in which.rejections(pod_class, signature, snapshot) if each.nodes.any())
+
+
+def run_beside_room(
+    which: Filter, pod_class: PodClass, signature: PodSignature, snapshot: Snapshot
+) -> tuple[Rejection, ...]:
+    """The same, but for filters that ask for amounts: whoever counts those itself asks for the rest."""
+    return () if which is RESOURCES or which is DEVICE_COLUMNS else run_filter(which, pod_class, signature, snapshot)

@@ -12,18 +12,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
+from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.moves.destinations import enough
 from flowcore.planning.evictions.moves.movers import Movers
 from flowcore.planning.evictions.program.coming import ChoosingGang, Coming, Levels
 from flowcore.planning.evictions.program.ordered_program import OrderedProgram, WeightedColumns
-from flowcore.planning.problem.placements.decisions import Arrival, Decisions
+from flowcore.planning.problem.placements.cluster_change import ClusterChange
+from flowcore.planning.problem.placements.decisions import Decisions
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.rules.filters import run_filters
+from flowcore.rules.filters import run_beside_room, run_filters
 
 #: Sums of a level: what waits, the highest priority that is lost, and how many are lost.
 _SUMS, _HIGHEST, _LOST = 3, 1, 2
@@ -358,6 +361,12 @@ class EvictionProgram:
         if len(ruled) * (len(self._runs) + len(classes) * len(self._nodes)) > _MOST_VERDICTS:
             return False
         everybody = {member for run in self._runs for member in run.members} | self._placed
+        empty = self._state.snapshot(sorted(everybody), arrivals=())
+        all_places = range(len(self._nodes))
+        #: Pods that may be in the way, with those that are alike: by kind of residents their largest run.
+        largest: dict[int, _Run] = {}
+        for run in self._runs:
+            largest[run.kind] = max(run, largest.get(run.kind, run), key=lambda each: len(each.members))
         some: dict[tuple[int, int], int] = {}
 
         def any_at(index: int, place: int) -> int:
@@ -367,11 +376,19 @@ class EvictionProgram:
                 program.row([(column, 1), (some[index, place], -most)], 0)
             return some[index, place]
 
-        def let_in(index: int, gone: set[int], arrivals: Sequence[Arrival] = ()) -> Bools:
+        def let_in(index: int, cluster: Snapshot) -> Bools:
+            """bool[P]: the nodes of the program that nothing but room keeps a class off."""
             group = self._state.demands[self._coming[index].demand].group
-            snapshot = self._state.snapshot(sorted(gone), arrivals=arrivals)
-            fits: Bools = run_filters(group.pod_class, snapshot, group.signature).fits[self._nodes]
+            fits: Bools = run_filters(group.pod_class, cluster, group.signature, run_beside_room).fits[self._nodes]
             return fits
+
+        def with_pods(pod: PendingPod | RunningPod, usage: Int64s, places: Collection[int], count: int = 1) -> Snapshot:
+            """The cluster without those who may leave, and with so many pods like this one at each of some places."""
+            change = ClusterChange(empty)
+            for place in places:
+                for _ in range(count):
+                    change.come(pod, self._nodes[place], usage)
+            return change.snapshot()
 
         def places(index: int, chosen: Bools) -> list[int]:
             return [place for place in np.nonzero(chosen)[0].tolist() if (index, place) in columns]
@@ -379,7 +396,7 @@ class EvictionProgram:
         for index in ruled:
             if not self._coming[index].only_forbids:
                 continue  # others may be what lets it in
-            alone = let_in(index, everybody)
+            alone = let_in(index, empty)
             for place in places(index, ~alone):
                 program.row([(columns[index, place], 1)], 0)
             level = self._coming[index].priority if self._coming[index].preempts else None
@@ -390,21 +407,44 @@ class EvictionProgram:
                     codes = self._state.before.table.column(key).codes[self._nodes]
                     for near in places(index, (codes == codes[place]) & (codes >= 0)):
                         program.row([(column, 1), (any_at(index, near), len(everybody))], len(everybody))
+            in_the_way = {
+                kind
+                for kind, run in largest.items()
+                if (alone & ~let_in(index, with_pods(*self._like(run), all_places, len(run.members)))).any()
+            }
             for run in self._runs:
+                if run.kind not in in_the_way:
+                    continue
                 leaving = [(column, -1) for column in run.given(level)]
                 if (run.kind, run.place) in self._moved_in:  # one that is alike comes in its place
                     leaving.append((self._moved_in[run.kind, run.place], 1))
-                for place in places(index, alone & ~let_in(index, everybody.difference(run.members))):
+                staying = with_pods(*self._like(run), [run.place], len(run.members))
+                for place in places(index, alone & ~let_in(index, staying)):
                     program.row([(any_at(index, place), len(run.members)), *leaving], 0)
+            keeping_off = {
+                second
+                for second, alike in enumerate(self._coming)
+                if (alone & ~let_in(index, with_pods(alike.pods[-1], self._requests(second), all_places))).any()
+            }
             for second, home in list(columns):
-                alike = self._coming[second]
-                beside = Arrival(alike.pods[-1], alike.demand, self._nodes[home], at_once=False)
-                for place in places(index, alone & ~let_in(index, everybody, [beside])):
+                if second not in keeping_off:
+                    continue
+                beside = with_pods(self._coming[second].pods[-1], self._requests(second), [home])
+                for place in places(index, alone & ~let_in(index, beside)):
                     if (index, place) == (second, home):
                         program.row([(columns[index, place], 1)], 1)
                     else:
                         program.row([(any_at(index, place), 1), (any_at(second, home), 1)], 1)
         return True
+
+    def _like(self, run: _Run) -> tuple[RunningPod, Int64s]:
+        """A pod of a run, and what it takes. Devices and NUMA zones are not free once it leaves: it has them anyway."""
+        pod = self._residents.pods[run.members[0]]
+        holds_none = msgspec.structs.replace(pod.pod_class, devices=None, numa=None)
+        return msgspec.structs.replace(pod, pod_class=holds_none), run.usage
+
+    def _requests(self, index: int) -> Int64s:
+        return self._state.demands[self._coming[index].demand].requests
 
     # --- decisions ---
 
