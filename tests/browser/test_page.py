@@ -71,18 +71,11 @@ def small(context: BrowserContext, tmp_path: Path) -> Iterator[Watched]:
         assert view.unexpected() == []
 
 
-def answer(view: Watched, operation: str) -> dict:
-    """What the API says, to compare with what the page shows."""
+def answer(view: Watched, operation: str, question: dict | None = None) -> dict:
+    """What the API says, to compare with what the page shows; to a question, where it is asked one."""
     url, headers = f"{view.origin}/api/v1/{operation}", {"X-Thalweg-Token": view.token}
-    response = view.page.request.get(url, headers=headers, timeout=PATIENCE)
-    assert response.ok, response.text()
-    return response.json()
-
-
-def asked(view: Watched, operation: str, question: dict) -> dict:
-    """What the API says to a question that plans."""
-    url, headers = f"{view.origin}/api/v1/{operation}", {"X-Thalweg-Token": view.token}
-    response = view.page.request.post(url, headers=headers, data=question, timeout=PATIENCE)
+    method = "GET" if question is None else "POST"
+    response = view.page.request.fetch(url, method=method, headers=headers, data=question, timeout=PATIENCE)
     assert response.ok, response.text()
     return response.json()
 
@@ -286,7 +279,7 @@ def test_a_pods_page_says_why_it_waits(small: Watched) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(pending["pod"])
     why = page.get_by_label("Why it waits")
     expect(why).to_have_attribute("aria-busy", "false")
-    told = asked(small, "why", {"target": pending["pod"]})
+    told = answer(small, "why", {"target": pending["pod"]})
     expect(why).to_contain_text(told["text"])
     expect(why).to_contain_text(told["next"])
 
@@ -303,7 +296,7 @@ def test_what_if(small: Watched) -> None:
     page.get_by_role("button", name="Plan with 1 change").click()
     outcome = page.get_by_label("Outcome")
     expect(outcome.get_by_role("row", name="Waiting pods")).to_be_visible()
-    told = asked(small, "what-if", {"changes": [{"kind": "Drain", "node": node}]})
+    told = answer(small, "what-if", {"changes": [{"kind": "Drain", "node": node}]})
     row = outcome.get_by_role("row", name="Waiting pods")
     assert number(row.locator("td").nth(1).text_content()) == told["after"]["waiting"]
     row = outcome.get_by_role("row", name="Pods with a node")

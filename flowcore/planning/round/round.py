@@ -283,7 +283,7 @@ class Round:
         yield from self._begin(first)
 
     def _reconsider(self, number: int, work: float) -> Generator[None, None, None]:
-        """Decides the groups again, and where all pods go if that changes the groups; first, in any case."""
+        """Decides the groups again; and where all pods go, the first time and where the groups have changed."""
         problem = self._searched
         best = known = complete(problem, self._best_searched())
         for solve in (solve_exact, solve_without_preferences) if self._problem.runs("gangs by CP-SAT") else ():

@@ -360,6 +360,10 @@ class EvictionProgram:
         ruled = [index for index in classes if not self._checks[index].by_node]
         if len(ruled) * (len(self._runs) + len(classes) * len(self._nodes)) > _MOST_VERDICTS:
             return False
+        # Others may be what lets a pod with other rules in.
+        asked = [index for index in ruled if self._coming[index].only_forbids]
+        if not asked:
+            return True
         everybody = {member for run in self._runs for member in run.members} | self._placed
         empty = self._state.snapshot(sorted(everybody), arrivals=())
         all_places = range(len(self._nodes))
@@ -393,9 +397,7 @@ class EvictionProgram:
         def places(index: int, chosen: Bools) -> list[int]:
             return [place for place in np.nonzero(chosen)[0].tolist() if (index, place) in columns]
 
-        for index in ruled:
-            if not self._coming[index].only_forbids:
-                continue  # others may be what lets it in
+        for index in asked:
             alone = let_in(index, empty)
             for place in places(index, ~alone):
                 program.row([(columns[index, place], 1)], 0)
