@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from flowcore.costs import MODELS, CostModel
-from flowcore.costs.network_model import NetworkModel
+from flowcore.costs.network_model import network_models
 from flowcore.model.cost_policy import KnownModels
 
 ENTRY_POINT_GROUP = "thalweg.cost_models"
@@ -36,8 +36,7 @@ class CostModels:
     @property
     def known(self) -> KnownModels:
         """Names and problems, without the code."""
-        networks = frozenset(name for name, model in self.usable.items() if isinstance(model, NetworkModel))
-        return KnownModels(tuple(self.usable), self.problems, networks)
+        return KnownModels(tuple(self.usable), self.problems, network_models(self.usable))
 
 
 @cache

@@ -13,6 +13,7 @@ import msgspec
 
 from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
 from flowcore.api.costs import WireCost, WireUnscheduled, parse_cost, parse_default_spread, parse_unscheduled
+from flowcore.api.networks import WireNetwork, parse_network
 from flowcore.api.preemption_rescheduling import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.cost_policy import KnownModels
@@ -67,6 +68,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     preemption: WirePreemption = msgspec.field(default_factory=WirePreemption)
     rescheduling: WireRescheduling = msgspec.field(default_factory=WireRescheduling)
     during_execution: _DuringExecution = msgspec.field(default_factory=_DuringExecution)
+    network: WireNetwork | None = None
 
 
 def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Policy:
@@ -108,6 +110,7 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         rescheduling=parse_rescheduling(wire.rescheduling, cost.utilisation),
         during_execution=wire.during_execution.rules,
         lasting_rules=_lasting_rules(wire.during_execution.also),
+        network=None if wire.network is None else parse_network(wire.network),
     )
 
 

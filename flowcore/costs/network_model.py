@@ -109,6 +109,7 @@ class Arc:
         cost: of each unit that enters it; a whole number, not negative, 1000 for one whole node's utilisation.
         minimum, maximum: how many units enter it at least and at most; None: any number.
         gain: how many units leave it for each that enters: a whole number or a Fraction, above zero.
+        whole_or_none: no unit may enter it too, in place of the minimum.
     """
 
     tail: End
@@ -117,6 +118,7 @@ class Arc:
     minimum: int = 0
     maximum: int | None = None
     gain: int | Fraction = 1
+    whole_or_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,10 @@ class NetworkView:
     def running(self, labels: Mapping[str, str]) -> dict[str, int]:
         """How many pods with these labels run on each node, or have it reserved, by the node's name; any namespace."""
         requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
-        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((LabelSelector(requirements),), None))
+        return self._counted(LabelSelector(requirements))
+
+    def _counted(self, selector: LabelSelector) -> dict[str, int]:
+        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), None))
         counts: dict[str, int] = {}
         for row, count in zip(*(array.tolist() for array in matching.to_arrays(self.table.index)), strict=True):
             name = self.nodes[row].name
@@ -197,6 +202,13 @@ class NetworkView:
         return tuple(
             PlacedPods(dict(labels), nodes[index[name]], count) for name, count in self.running(labels).items() if count
         )
+
+    def placed_by(self, selector: LabelSelector) -> tuple[PlacedPods, ...]:
+        """The same by a selector."""
+        nodes, index = self.nodes, self.table.index
+        labels = {each.key: each.values[0] for each in selector.requirements if each.operator == "In"}
+        found = self._counted(selector).items()
+        return tuple(PlacedPods(labels, nodes[index[name]], count) for name, count in found if count)
 
     def taken(self, node: Node) -> float:
         """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""
@@ -220,6 +232,11 @@ class NetworkModel(CostModel, Protocol):
     def network(self, view: NetworkView) -> Network:
         """The network of a round. Equal views give equal networks. An exception makes the policy's pods wait."""
         ...
+
+
+def network_models(models: Mapping[str, CostModel]) -> frozenset[str]:
+    """The names of those that declare a network."""
+    return frozenset(name for name, model in models.items() if isinstance(model, NetworkModel))
 
 
 class NetworkCostModel(FlatPotential, ABC):

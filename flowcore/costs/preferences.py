@@ -70,10 +70,7 @@ def preferences(
     cost = np.zeros(len(table.nodes), dtype=np.int64)
     if not passing.any():
         return cost
-    if weights.taint_preference:
-        taints = taint_toleration.untolerated_preferences(pod_class, table)
-        if taints.any():
-            cost += weights.taint_preference * _taint_cost(taints, passing, policy.preferences)
+    cost += taint_preference(pod_class, table, passing, policy)
     if weights.pod_affinity:
         affinity = affinity_weights(signature, snapshot.pod_index, table)
         if affinity is not None:
@@ -90,6 +87,19 @@ def preferences(
     if weights.idle_resources:
         cost[offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
     return cost
+
+
+def taint_preference(pod_class: PodClass, table: NodeTable, passing: Bools, policy: CostPolicy) -> Int64s:
+    """int64[N], none negative: cost of the PreferNoSchedule taints of each node that are not tolerated.
+
+    Args:
+        passing: bool[N], nodes among which they are scaled.
+    """
+    weight = policy.weights.taint_preference
+    taints = taint_toleration.untolerated_preferences(pod_class, table) if weight and passing.any() else None
+    if taints is None or not taints.any():
+        return np.zeros(len(table.nodes), dtype=np.int64)
+    return weight * _taint_cost(taints, passing, policy.preferences)
 
 
 def node_preference(pod_class: PodClass, table: NodeTable, passing: Bools, policy: CostPolicy) -> Int64s:

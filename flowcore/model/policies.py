@@ -13,6 +13,7 @@ import msgspec
 from flowcore.model.constraints import Constraint
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gang_parents import DEFAULT_CONTROLLERS, GangController, ParentRule
+from flowcore.model.networks import NetworkSpec
 from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
@@ -292,6 +293,11 @@ class Policy(msgspec.Struct, frozen=True):
     rescheduling: ReschedulingPolicy = ReschedulingPolicy()
     during_execution: DuringExecution = DuringExecution.IGNORE
     lasting_rules: tuple[LastingRule, ...] = ()
+    network: NetworkSpec | None = None
+
+    def draws(self, models: Collection[str]) -> bool:
+        """Whether a network decides about its pods; ``models``: names of the cost models that draw one."""
+        return self.network is not None or self.cost.model in models
 
     @property
     def has_rules(self) -> bool:

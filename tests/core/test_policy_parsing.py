@@ -33,6 +33,18 @@ def slowdowns(*values: str) -> dict[str, Any]:
     return {"label": "gen", "slowdowns": [{"kind": "web", "machine": "new", "slowdown": each} for each in values]}
 
 
+def arc(to: str = "Nodes", **fields: Any) -> dict[str, Any]:
+    return {"from": {"podSelector": {}}, "to": to, **fields}
+
+
+def aggregator(name: str, to: str = "Nodes") -> dict[str, Any]:
+    return {"name": name, "arcs": [{"to": to}]}
+
+
+def gaining(name: str, to: str) -> dict[str, Any]:
+    return {"name": name, "arcs": [{"to": to, "gain": 10_000}]}
+
+
 def parsed(spec: dict[str, Any]) -> Policy:
     return parse_policy("p", spec, BUILT_IN_MODELS)
 
@@ -49,6 +61,54 @@ def parsed(spec: dict[str, Any]) -> Policy:
         (
             {"cost": {"kinds": [KIND], "interference": {}}},
             'spec.cost.interference.penalties: no penalty for "web" beside "web"; give it, or set',
+        ),
+        ({"network": {"arcs": []}}, "spec.network.arcs: no arc begins at waiting pods"),
+        ({"network": {"arcs": [{"to": "Nodes"}]}}, "spec.network.arcs[0]: Object missing required field `from`"),
+        ({"network": {"arcs": [arc("A b")]}}, 'spec.network.arcs[0].to: "A b" is neither Nodes, Unscheduled, an'),
+        ({"network": {"arcs": [arc(minimum=3, maximum=2)]}}, "spec.network.arcs[0].minimum: 3 is above the maximum"),
+        ({"network": {"arcs": [arc(maximum=-1)]}}, "spec.network.arcs[0].maximum: Expected `int` >= 0"),
+        ({"network": {"arcs": [arc(gain=0)]}}, "spec.network.arcs[0].gain: 0 is not above 0"),
+        ({"network": {"arcs": [arc(gain="1/0")]}}, 'spec.network.arcs[0].gain: "1/0" is neither a whole number nor'),
+        ({"network": {"arcs": [arc(cost=10**12)]}}, "spec.network.arcs[0].cost: Expected `int` <= 1000000000"),
+        ({"network": {"arcs": [arc(cost={"of": "Luck"})]}}, "spec.network.arcs[0].cost.of: Invalid enum value 'Luck'"),
+        ({"network": {"arcs": [arc(cost=[])]}}, "spec.network.arcs[0].cost: has 0 segments"),
+        ({"network": {"arcs": [arc(cost=[{"each": 9}, {"each": 5}])]}}, "spec.network.arcs[0].cost[0].upTo: only the"),
+        (
+            {"network": {"arcs": [arc(cost=[{"upTo": 2, "each": 9}, {"each": 5}])]}},
+            "spec.network.arcs[0].cost[1].each: 5 is below the 9 of the segment before",
+        ),
+        ({"network": {"arcs": [arc(wholeOrNone=True)]}}, "spec.network.arcs[0].wholeOrNone: needs a minimum"),
+        (
+            {"network": {"arcs": [arc("a", cost={"of": "Model"})], "aggregators": [aggregator("a")]}},
+            "spec.network.arcs[0].cost.of: Model is a cost of nodes; this arc leads to a",
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [aggregator("a"), aggregator("a")]}},
+            'spec.network.aggregators[1].name: "a" is the name of another aggregator',
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [aggregator("Nodes")]}},
+            'spec.network.aggregators[0].name: "Nodes" is no name',
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [aggregator("a", "b"), aggregator("b", "a")]}},
+            "spec.network.aggregators: form a cycle, in which flow could turn without a pod: a -> b -> a",
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [aggregator(f"a{at}") for at in range(10_000)]}},
+            "spec.network.aggregators: has more than 100 entries",
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [{**aggregator("a"), "over": {"nodeLabel": "-"}}]}},
+            'spec.network.aggregators[0].over.nodeLabel: "-" is not a label key',
+        ),
+        (
+            {"network": {"arcs": [arc(), {"from": {"runningPods": {}}, "to": "Nodes", "minimum": 1}]}},
+            "spec.network.arcs[1]: units of pods that have a node go first",
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [gaining("a", "b"), gaining("b", "Nodes")]}},
+            "spec.network.aggregators: gains behind a make more than 1000000 units of one",
         ),
         (
             {"cost": {"interference": {"penalties": [{"kind": "web", "beside": "web", "penalty": 1}]}}},

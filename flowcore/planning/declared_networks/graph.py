@@ -121,6 +121,7 @@ class Graph:
         names: of the vertices, for sentences.
         tails, heads, costs, minimums, maximums: int64[A]; a maximum is no more than can ever come through.
         gains: of the arcs.
+        wholes: int64[A], how many units enter it at least if any do; 0: any number.
         nodes: int64[V], the position of the node that a vertex is, -1 for others.
         order: the vertices, each after all that lead to it.
         groups: pods that are placed together or not at all.
@@ -134,6 +135,7 @@ class Graph:
     minimums: Int64s
     maximums: Int64s
     gains: tuple[Fraction, ...]
+    wholes: Int64s
     nodes: Int64s
     order: tuple[int, ...]
     groups: tuple[SupplyGroup, ...] = ()
@@ -162,8 +164,8 @@ class Graph:
 
     @property
     def is_pure(self) -> bool:
-        """Whether no unit of flow is lost or won anywhere."""
-        return all(gain == 1 for gain in self.gains)
+        """Whether no unit of flow is lost or won anywhere, and each by itself may enter an arc."""
+        return all(gain == 1 for gain in self.gains) and not self.wholes.any()
 
     def arc_name(self, arc: int) -> str:
         """An arc as sentences name it."""
@@ -209,7 +211,7 @@ def to_graph(
         arcs = _beside(arcs, placed_units(starts, arcs, tails.tolist(), heads.tolist(), order))
     maximums = _reachable_maximums(arcs, tails, heads, gains, order, [each.count for each in supplies], names)
     for arc, most in zip(arcs, maximums.tolist(), strict=True):
-        if arc.minimum > most:
+        if arc.minimum > most and not arc.whole_or_none:
             raise NetworkRefused(
                 f"arc {vertices.arc_name(arc)} has a minimum of {arc.minimum}, and at most {most} can reach it"
             )
@@ -219,9 +221,10 @@ def to_graph(
         tails=tails,
         heads=heads,
         costs=np.array([arc.cost for arc in arcs], dtype=np.int64),
-        minimums=np.array([arc.minimum for arc in arcs], dtype=np.int64),
+        minimums=np.array([0 if arc.whole_or_none else arc.minimum for arc in arcs], dtype=np.int64),
         maximums=maximums,
         gains=gains,
+        wholes=np.array([arc.minimum if arc.whole_or_none else 0 for arc in arcs], dtype=np.int64),
         nodes=np.array(vertices.nodes, dtype=np.int64),
         order=order,
         groups=groups,

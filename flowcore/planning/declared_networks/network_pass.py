@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs.model import Load
 from flowcore.costs.network_model import Network, NetworkModel, NetworkView, Pods
+from flowcore.costs.preferences import node_preference, taint_preference
+from flowcore.costs.scale import OMEGA
+from flowcore.model.networks import CostPart
 from flowcore.model.policies import Policy
 from flowcore.planning.declared_networks import (
     Graph,
@@ -28,6 +31,7 @@ from flowcore.planning.declared_networks import (
     solve_network,
     to_graph,
 )
+from flowcore.planning.declared_networks.drawing import draw
 from flowcore.planning.declared_networks.network_classes import (
     NetworkClass,
     NetworkPods,
@@ -40,6 +44,7 @@ from flowcore.planning.methods.constructive import fill
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.plans import Plan
@@ -84,9 +89,7 @@ class SolveNetworks(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """The other pods, in a cluster in which what the networks placed runs."""
-        names = {pod.policy for pod in problem.snapshot.pending}
-        models = {name: problem.models[problem.policies[name].cost.model] for name in names}
-        networks = {name: model for name, model in models.items() if isinstance(model, NetworkModel)}
+        networks = {pod.policy for pod in problem.snapshot.pending} & problem.drawing
         if not networks:
             return problem
         turns = sorted(
@@ -107,7 +110,7 @@ class SolveNetworks(Pass):
             capacity = cluster.without_room_for(dearer)
             problem.charge(())
             part = work.part(len(turns) - place)
-            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed, part).run(capacity)
+            _PolicyNetwork(problem, problem.policies[name], cluster, self._seed, part).run(capacity)
             work.took(part)
             problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
@@ -173,15 +176,14 @@ class _Needed:
 class _PolicyNetwork:
     """The network of one policy, asked for and solved."""
 
-    def __init__(
-        self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int, work: Work
-    ) -> None:
-        self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
+    def __init__(self, problem: Problem, policy: Policy, cluster: _Cluster, seed: int, work: Work) -> None:
+        self._problem, self._policy, self._cluster = problem, policy, cluster
+        self._model = problem.models[policy.cost.model]
         self._seed, self._work = seed, work
 
     def run(self, capacity: Plan) -> None:
         """Decides the policy's pods with this capacity."""
-        everybody = network_pods(self._problem, self._policy.name, _labels_read(self._model))
+        everybody = network_pods(self._problem, self._policy.name, self._labels_read())
         for left in everybody.kept_out:
             self._leave(left.pod, left.price, left.why, left.code)
         if not everybody.classes:
@@ -235,7 +237,45 @@ class _PolicyNetwork:
         return waiting, self._solved(waiting, capacity)
 
     def _named(self) -> str:
+        if self._policy.network is not None:
+            return f"the network of policy {self._policy.name}"
         return f"the network of cost model {self._policy.cost.model}"
+
+    def _labels_read(self) -> frozenset[str] | None:
+        """The labels of pods that the network reads; None: it does not say."""
+        if self._policy.network is not None:
+            return self._policy.network.pod_labels
+        labels = getattr(self._model, "pod_labels", None)  # a NetworkModel need not have it
+        return frozenset(labels) if isinstance(labels, Collection) and not isinstance(labels, str) else None
+
+    def _drawn(self, classes: Sequence[NetworkClass], pods: tuple[Pods, ...], view: NetworkView) -> Network:
+        """The network by the policy's drawing, or by the code of its cost model.
+
+        Raises:
+            NetworkRefused: neither gives one.
+        """
+        spec = self._policy.network
+        if spec is not None:
+            class_of = {id(those): each for those, each in zip(pods, classes, strict=True)}
+            return draw(spec, view, lambda those, part: self._part_of_cost(class_of[id(those)].demand, part, view))
+        assert isinstance(self._model, NetworkModel)  # noqa: S101 - see Problem.drawing
+        try:
+            return self._model.network(view)
+        except Exception as error:  # whatever a stranger's code does, other policies are served
+            raise NetworkRefused(f"its method network raised {error!r}") from error
+
+    def _part_of_cost(self, demand: Demand, part: CostPart, view: NetworkView) -> Int64s:
+        """int64[N]: a part of what nodes cost a pod of a demand."""
+        cost, table, pod_class = self._policy.cost, view.table, demand.group.pod_class
+        match part:
+            case CostPart.UTILISATION:
+                return np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
+            case CostPart.PREFERENCES:
+                return node_preference(pod_class, table, demand.passing, cost)
+            case CostPart.TAINTS:
+                return taint_preference(pod_class, table, demand.passing, cost)
+            case CostPart.MODEL:
+                return demand.first_cost
 
     def _leave_all(self, classes: Iterable[NetworkClass], clause: str) -> None:
         for network_class in classes:
@@ -262,11 +302,8 @@ class _PolicyNetwork:
         supplies = [each.supply(capacity) for each in classes]
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
-        try:
-            load = _read_only(capacity.load(self._policy.cost.utilisation))
-            network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
-        except Exception as error:  # whatever a stranger's code does, other policies are served
-            raise NetworkRefused(f"its method network raised {error!r}") from error
+        load = _read_only(capacity.load(self._policy.cost.utilisation))
+        network = self._drawn(classes, pods, NetworkView(self._policy.name, pods, load, seen))
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
         first: NetworkSolution | None = None
         for _ in range(_MAX_CUTS):
@@ -373,12 +410,6 @@ class _PolicyNetwork:
         return reasons
 
 
-def _labels_read(model: NetworkModel) -> frozenset[str] | None:
-    """The labels that a model says it reads; None: it does not say."""
-    labels = getattr(model, "pod_labels", None)  # a NetworkModel need not have it
-    return frozenset(labels) if isinstance(labels, Collection) and not isinstance(labels, str) else None
-
-
 def _read_only(load: Load) -> Load:
     arrays = (load.capacity, load.taken, load.pods_allowed, load.pods)
     return Load(load.table, *map(read_only, arrays))
@@ -431,4 +462,4 @@ def _without(
 
 def _stands_as_one(graph: Graph) -> bool:
     """Whether a part of the plan may be worth nothing: a minimum or a gain counts on all of it."""
-    return bool(np.any(graph.minimums > 0)) or not graph.is_pure
+    return bool((graph.minimums > 0).any()) or not graph.is_pure

@@ -63,6 +63,7 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
     """
     graph, flows = solution.graph, solution.flows
     within = (graph.minimums <= flows) & (flows <= graph.maximums)
+    within &= (flows >= graph.wholes) | (flows == 0)
     _demand(bool(within.all()), graph, "passes a minimum or a maximum")
     come: list[int | Fraction] = [0] * len(graph.names)
     gone = [0] * len(graph.names)

@@ -11,6 +11,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import BinPacking, CostModel
 from flowcore.costs.model import Load
+from flowcore.costs.network_model import network_models
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.bounds.bound_notes import BoundNote, notes_of
 from flowcore.planning.problem.contradictions import Contradiction
@@ -138,6 +139,12 @@ class Problem:
     def atomic_groups(self) -> AtomicGroups:
         """U groups of pods that are placed together or not at all."""
         return atomic_groups_of(self.snapshot, self.demands)
+
+    @cached_property
+    def drawing(self) -> frozenset[str]:
+        """The policies whose pods a network places, by their own drawing or that of their cost model."""
+        models = network_models(self.models)
+        return frozenset(name for name, policy in self.policies.items() if policy.draws(models))
 
     @cached_property
     def must_place(self) -> tuple[int, ...]:

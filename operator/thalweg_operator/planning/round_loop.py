@@ -408,11 +408,8 @@ class RoundLoop:
             return turns[-1].pods
 
         models = self._policies.models.networks
-        self._network_of = (
-            {pod.key: policy_of(pod) for pod in awake if ordered[governed[pod.key]].cost.model in models}
-            if models
-            else {}
-        )
+        drawing = {place for place, policy in enumerate(ordered) if policy.draws(models)}
+        self._network_of = {pod.key: policy_of(pod) for pod in awake if governed[pod.key] in drawing} if drawing else {}
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
         selection = self._quarantine.choose(awake, now, in_turn, changes)
         asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
@@ -465,7 +462,7 @@ class RoundLoop:
         lowest = judge.lowest_that_stays(governed(placement.pod) for placement in reply.placements)
         for index, reason in reply.unplaced:
             pod, policy = governed(index)
-            in_network = policy.cost.model in networks
+            in_network = policy.draws(networks)
             if index not in retried and not in_network and judge.may_rest(pod, policy, reply.codes[reason], lowest):
                 yield pod
 

@@ -126,7 +126,7 @@ class RequestBuilder:
         changes.takers = self._device_takers.update({pod.key for pod, _ in pods}, fresh=reset)
         queues = round_input.queues
         namespaces = {pod.namespace for pod, _ in pods}
-        networks = any(policies[place].cost.model in self._policies.models.networks for _, place in pods)
+        networks = any(policies[place].draws(self._policies.models.networks) for _, place in pods)
         return RoundRequest(
             number=self._number,
             generation=planning_input.generation,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, NoFlowInTime
+from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, NetworkTooLarge, NoFlowInTime
 from flowcore.planning.declared_networks.programs.bounds import least_alone
 from flowcore.planning.declared_networks.programs.completion import complete
 from flowcore.planning.declared_networks.programs.generation import RelaxedNetwork, generate, relax
@@ -55,6 +55,9 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
     """
     ways = ways_of(graph)
     is_small = len(ways) <= MOST_COLUMNS
+    if graph.wholes.any() and not is_small:
+        problem = f"it has arcs with wholeOrNone and {len(ways)} ways, and a round has time for {MOST_COLUMNS}"
+        raise NetworkTooLarge(problem, MOST_COLUMNS / len(ways))
     relaxed = _in_fractions(ways, free, seed, work)
     bound = _bound(ways, relaxed)
     if relaxed is not None:

@@ -74,6 +74,8 @@ class Statement:
         self.lacking: dict[int, int] = {}
         self.stranded: list[int] = []
         self._waiting: list[list[int]] = []
+        #: By arc the column for whether any unit enters it, where none or enough do.
+        self._wholes: dict[int, int] = {}
         #: Rows whose prices mean something: by arc, by pods, by node and resource with its unit, by gang and domain,
         #: by pods and node.
         self._arc_rows: dict[int, int] = {}
@@ -139,6 +141,8 @@ class Statement:
         for arc, column in self.lacking.items():
             flow = sum(values[entering] for entering in self._columns.entering.get(arc, ()))
             values[column] = max(0.0, float(self._graph.minimums[arc]) - flow)
+        for arc, column in self._wholes.items():
+            values[column] = float(any(values[entering] for entering in self._columns.entering[arc]))
         for number, column in enumerate(self.stranded):
             gone = sum(values[first] for first in self._columns.gone.get(number, ()))
             values[column] = float(self._graph.supplies[number].count) - gone
@@ -191,6 +195,10 @@ class Statement:
             entering = columns.entering.get(arc, [])
             minimum, maximum = int(graph.minimums[arc]), int(graph.maximums[arc])
             terms = [(column, 1) for column in entering]
+            if whole := int(graph.wholes[arc]):
+                there = self._wholes[arc] = self._add_column(0.0, 1.0)
+                self._add_row(0, inf, [*terms, (there, -whole)])
+                self._add_row(-inf, 0, [*terms, (there, -maximum)])
             if self._lack_price and minimum:
                 self.lacking[arc] = self._add_column(self._lack_price, float(minimum))
                 lacking = [(self.lacking[arc], 1)]

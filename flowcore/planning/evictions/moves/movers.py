@@ -14,7 +14,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.costs import CostModel
-from flowcore.costs.network_model import NetworkModel
+from flowcore.costs.network_model import network_models
 from flowcore.model.pod_index import AffinityMatch
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
@@ -48,10 +48,9 @@ class Movers(Eligibility):
         """``modes``: of the policies that move their pods."""
         super().__init__(state)
         self._policies, self._modes = policies, modes
-        #: Names of the policies whose cost model does not price single pods: they move none for gain.
-        self._unpriced = {
-            name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel)
-        }
+        #: Names of the policies whose pods a network places: it does not price single pods, so none move for gain.
+        drawing = network_models(models)
+        self._unpriced = {name for name, policy in policies.items() if policy.draws(drawing)}
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()

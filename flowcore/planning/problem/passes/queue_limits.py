@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.indexes.queue_index import QueueTree
-from flowcore.costs.network_model import NetworkModel
 from flowcore.costs.shares.queue_admission import held_back
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
@@ -35,7 +34,7 @@ class KeepQueueLimits(Pass):
         beyond = [pod for pod in snapshot.pending if pod.key in held]
         kept: set[str] = set()
         if _some_may_leave(snapshot, beyond):
-            kept = {pod.key for pod in beyond if pod.victim is None and not _is_in_network(problem, pod)}
+            kept = {pod.key for pod in beyond if pod.victim is None and pod.policy not in problem.drawing}
         prices = {
             pod.key: int(price)
             for demand in problem.demands
@@ -80,8 +79,3 @@ def _some_may_leave(snapshot: Snapshot, held: Iterable[PendingPod]) -> bool:
         for queue in {pod.queue for pod in held} & tree.queues.keys()
         for giving, low in lowest.items()
     )
-
-
-def _is_in_network(problem: Problem, pod: PendingPod) -> bool:
-    """Whether a declared network decides where a pod goes."""
-    return isinstance(problem.models[problem.policies[pod.policy].cost.model], NetworkModel)

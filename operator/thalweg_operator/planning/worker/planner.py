@@ -9,7 +9,7 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.costs.network_model import NetworkModel
+from flowcore.costs.network_model import network_models
 from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
@@ -84,7 +84,8 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             prices = say("The prices of nodes", lambda: list(encode_prices(request, position_by_key, priced)), prices)
             savings = say("The prices of nodes", lambda: savings_by_pod(priced, nodes), savings)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats(), say)
-    networks = {name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel)}
+    drawing = network_models(models)
+    networks = {name for name, policy in policies.items() if policy.draws(drawing)}
     return msgspec.structs.replace(
         reply,
         node_prices=prices,

@@ -1,0 +1,135 @@
+"""A network that a policy draws: aggregators, and arcs with a cost, a minimum, a maximum and a gain.
+
+Each pod sends one unit of flow. A unit that arrives at a node places a pod there. Source: the figures of
+pod-affinity-and-gangs.md, and Firmament's policy API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from fractions import Fraction
+
+import msgspec
+
+from flowcore.model.selectors import LabelSelector
+
+#: Ends of arcs that are no aggregators: all nodes, and the end of flow that places no pod.
+NODES, UNSCHEDULED = "Nodes", "Unscheduled"
+
+
+class CostPart(StrEnum):
+    """What a unit on an arc to nodes costs beside its number: a part of what nodes cost pods."""
+
+    #: Which share of the node is taken, of cpu and memory the larger one: 1000 for a full node.
+    UTILISATION = "Utilisation"
+    #: Preferred node affinity of the pod.
+    PREFERENCES = "Preferences"
+    #: PreferNoSchedule taints that the pod does not tolerate.
+    TAINTS = "Taints"
+    #: All that the policy's cost model and weights say, as the round begins.
+    MODEL = "Model"
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Units that cost the same.
+
+    Attributes:
+        each: what one costs.
+        up_to: how many units enter the arc before a further one costs more; None: any number.
+    """
+
+    each: int
+    up_to: int | None = None
+
+
+class ArcCost(msgspec.Struct, frozen=True):
+    """What units cost that enter an arc: the first ones the least.
+
+    Attributes:
+        segments: rising; the last one has no end.
+        part: is added for each unit, ``weight`` times; None: nothing is.
+    """
+
+    segments: tuple[Segment, ...] = (Segment(0),)
+    part: CostPart | None = None
+    weight: int = 1
+
+
+class PodEnd(msgspec.Struct, frozen=True):
+    """Pods as the start of arcs: those that wait and that the policy governs, or those that have a node.
+
+    Attributes:
+        runs: they have a node, whoever governs them; their units go to it, before those of any waiting pod.
+    """
+
+    selector: LabelSelector
+    runs: bool = False
+
+
+class NetworkArc(msgspec.Struct, frozen=True):
+    """An arc, or one to each of several ends.
+
+    Attributes:
+        head: NODES, UNSCHEDULED, an aggregator, or a node, by name.
+        minimum, maximum: units that enter it at least and at most; None: any number.
+        gain: units that leave it for each that enters, as numerator and denominator in lowest terms.
+        whole_or_none: no unit is enough too, in place of the minimum.
+    """
+
+    head: str
+    cost: ArcCost = ArcCost()
+    minimum: int = 0
+    maximum: int | None = None
+    gain: tuple[int, int] = (1, 1)
+    whole_or_none: bool = False
+
+    @property
+    def factor(self) -> Fraction:
+        """The gain."""
+        return Fraction(*self.gain)
+
+
+class Over(msgspec.Struct, frozen=True):
+    """What an aggregator stands for. One of these is given, or none: then it is one point that arcs lead to and from.
+
+    Attributes:
+        node_label: there is one for each value that nodes have; its arcs to NODES lead to those nodes.
+        nodes: there is one; its arcs to NODES lead to the nodes that match.
+        pods: there is one; pods of the policy that match have an arc to it, which costs nothing.
+    """
+
+    node_label: str = ""
+    nodes: LabelSelector | None = None
+    pods: LabelSelector | None = None
+
+
+class Aggregator(msgspec.Struct, frozen=True):
+    """A point of the network, or one for each value of a label, and the arcs that leave it."""
+
+    name: str
+    over: Over = Over()
+    arcs: tuple[NetworkArc, ...] = ()
+
+
+class PodArc(msgspec.Struct, frozen=True):
+    """An arc that leaves pods."""
+
+    tail: PodEnd
+    arc: NetworkArc
+
+
+class NetworkSpec(msgspec.Struct, frozen=True):
+    """All that is drawn."""
+
+    aggregators: tuple[Aggregator, ...] = ()
+    arcs: tuple[PodArc, ...] = ()
+
+    @property
+    def pod_labels(self) -> frozenset[str]:
+        """The labels of waiting pods that it reads."""
+        return frozenset(requirement.key for selector in self._selectors() for requirement in selector.requirements)
+
+    def _selectors(self) -> Iterator[LabelSelector]:
+        yield from (each.tail.selector for each in self.arcs if not each.tail.runs)
+        yield from (each.over.pods for each in self.aggregators if each.over.pods is not None)

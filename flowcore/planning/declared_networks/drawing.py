@@ -1,0 +1,161 @@
+"""A policy's drawing as arcs between the pods and nodes of a round: one for each value of a label and each segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, NetworkView, Pods
+from flowcore.model.networks import (
+    NODES,
+    Aggregator,
+    CostPart,
+    NetworkArc,
+    NetworkSpec,
+    PodArc,
+    Segment,
+)
+from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
+from flowcore.model.nodes import Node
+from flowcore.model.selectors import LabelSelector
+from flowcore.planning.declared_networks.graph import NetworkRefused
+
+#: What a part of the cost is on each node for some pods, int64[N].
+Priced = Callable[[Pods, CostPart], Int64s]
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """An aggregator, or that of one value of its label.
+
+    Attributes:
+        nodes: positions of those that its arcs to all nodes lead to.
+    """
+
+    name: str
+    nodes: frozenset[int]
+
+
+def draw(spec: NetworkSpec, view: NetworkView, priced: Priced) -> Network:
+    """The network of a round.
+
+    Raises:
+        NetworkRefused: an arc leads to a node that is not there, or costs of several kinds of pods meet in one arc.
+    """
+    return Network.of(_Drawing(spec, view, priced).arcs())
+
+
+class _Drawing:
+    def __init__(self, spec: NetworkSpec, view: NetworkView, priced: Priced) -> None:
+        self._spec, self._view, self._priced = spec, view, priced
+        self._points = {each.name: self._points_of(each) for each in spec.aggregators}
+        self._by_name: Mapping[str, Node] = {node.name: node for node in view.nodes}
+
+    def arcs(self) -> Iterator[Arc]:
+        """All arcs, those that end at a node that takes nothing included."""
+        for each in self._spec.arcs:
+            yield from self._from_pods(each)
+        for aggregator in self._spec.aggregators:
+            if aggregator.over.pods is not None:
+                matching = [pods for pods in self._view.pods if _matches(aggregator.over.pods, pods)]
+                yield from (Arc(pods, point.name) for pods in matching for point in self._points[aggregator.name])
+            for point in self._points[aggregator.name]:
+                for arc in aggregator.arcs:
+                    for head, nodes in self._heads(arc, point.nodes):
+                        yield from self._arc(point.name, arc, head, nodes, self._view.pods)
+
+    def _points_of(self, aggregator: Aggregator) -> list[_Point]:
+        view, over = self._view, aggregator.over
+        if over.node_label:
+            index = view.table.index
+            return [
+                _Point(f"{aggregator.name} {value}", frozenset(index[node.name] for node in nodes))
+                for value, nodes in sorted(view.by_label(over.node_label).items())
+            ]
+        if over.nodes is not None:
+            matching = (place for place, node in enumerate(view.nodes) if over.nodes.matches(node.labels))
+            return [_Point(aggregator.name, frozenset(matching))]
+        return [_Point(aggregator.name, frozenset(range(len(view.nodes))))]
+
+    def _from_pods(self, each: PodArc) -> Iterator[Arc]:
+        everywhere = frozenset(range(len(self._view.nodes)))
+        if each.tail.runs:
+            for placed in self._view.placed_by(each.tail.selector):
+                there = frozenset((self._view.table.index[placed.node.name],))
+                for head, _ in self._heads(each.arc, there):
+                    if not isinstance(head, Node) or head is placed.node:
+                        yield Arc(placed, head)
+            return
+        for pods in self._view.pods:
+            if _matches(each.tail.selector, pods):
+                for head, nodes in self._heads(each.arc, everywhere):
+                    yield from self._arc(pods, each.arc, head, nodes, (pods,))
+
+    @staticmethod
+    def _name(end: End) -> str:
+        return end if isinstance(end, str) else UNSCHEDULED_NAME if end is UNSCHEDULED else end.name
+
+    def _heads(self, arc: NetworkArc, nodes: frozenset[int]) -> Iterator[tuple[End, frozenset[int]]]:
+        """Where an arc leads from a point with these nodes; and the node that it is.
+
+        Of an aggregator over a label it leads to the values that share a node with the point.
+
+        Raises:
+            NetworkRefused: there is no such node.
+        """
+        if arc.head == NODES:
+            yield from ((self._view.nodes[place], frozenset((place,))) for place in sorted(nodes))
+        elif arc.head == UNSCHEDULED_NAME:
+            yield UNSCHEDULED, frozenset()
+        elif arc.head in self._points:
+            points = self._points[arc.head]
+            yield from ((point.name, frozenset()) for point in points if not point.nodes.isdisjoint(nodes))
+        elif arc.head in self._by_name:
+            yield self._by_name[arc.head], frozenset((self._view.table.index[arc.head],))
+        else:
+            raise NetworkRefused(f"it has an arc to {arc.head}, and there is no node of that name")
+
+    def _arc(
+        self, tail: Pods | str, arc: NetworkArc, head: End, nodes: frozenset[int], pods: Iterable[Pods]
+    ) -> Iterator[Arc]:
+        """One arc for each segment of its cost; the cheap ones take the minimum.
+
+        Args:
+            nodes: the node that it ends at; none for other ends.
+            pods: of which units may take it.
+        """
+        part, before, least = 0, 0, arc.minimum
+        if arc.whole_or_none and len(arc.cost.segments) > 1:
+            # None or enough is said of all segments together.
+            joint = f"{tail if isinstance(tail, str) else tail.name} -> {self._name(head)}"
+            yield Arc(tail, joint, 0, arc.minimum, arc.maximum, whole_or_none=True)
+            arc, tail, least = msgspec.structs.replace(arc, minimum=0, whole_or_none=False), joint, 0
+        if arc.cost.part is not None:
+            (node,) = nodes
+            costs = {int(self._priced(each, arc.cost.part)[node]) for each in pods}
+            if len(costs) > 1:
+                problem = (
+                    f"{arc.cost.part} of node {self._view.nodes[node].name} differs between pods that share an arc"
+                )
+                raise NetworkRefused(f"{problem}: let the arc begin at pods")
+            part = arc.cost.weight * max(costs, default=0)
+        for segment in arc.cost.segments:
+            room = _room(segment, before, arc.maximum)
+            if room is not None and room <= 0:
+                return
+            minimum = least if room is None else min(least, room)
+            yield Arc(tail, head, segment.each + part, minimum, room, arc.factor, arc.whole_or_none)
+            before, least = before + (room or 0), least - minimum
+
+
+def _room(segment: Segment, before: int, maximum: int | None) -> int | None:
+    """How many units a segment takes after those before it; None: any number."""
+    ends = [end for end in (segment.up_to, maximum) if end is not None]
+    return min(ends) - before if ends else None
+
+
+def _matches(selector: LabelSelector, pods: Pods) -> bool:
+    return selector.matches(tuple(sorted(pods.labels.items())))
