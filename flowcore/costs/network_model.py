@@ -27,6 +27,7 @@ from flowcore.model.cost_policy import CostWeights
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import ConstraintMatch
 from flowcore.model.pods import PodClass
+from flowcore.model.policies import Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 
 
@@ -137,6 +138,9 @@ class Network:
         return cls(tuple(arcs))
 
 
+_NOT_SAID: Final = Selects()
+
+
 @dataclass(frozen=True)
 class NetworkView:
     """What a model sees of the round.
@@ -145,12 +149,14 @@ class NetworkView:
         policy: name of the policy whose pods these are.
         pods: all of its pods that the network decides.
         load: of all nodes, in the order of ``nodes``.
+        selects: which pods the policy governs.
     """
 
     policy: str
     pods: tuple[Pods, ...]
     load: Load
     _snapshot: Snapshot = field(repr=False)
+    selects: Selects = _NOT_SAID
 
     @property
     def table(self) -> NodeTable:
@@ -185,8 +191,8 @@ class NetworkView:
         requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
         return self._counted(LabelSelector(requirements))
 
-    def _counted(self, selector: LabelSelector) -> dict[str, int]:
-        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), None))
+    def _counted(self, selector: LabelSelector, namespaces: LabelSelector | None = None) -> dict[str, int]:
+        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), namespaces))
         counts: dict[str, int] = {}
         for row, count in zip(*(array.tolist() for array in matching.to_arrays(self.table.index)), strict=True):
             name = self.nodes[row].name
@@ -203,11 +209,13 @@ class NetworkView:
             PlacedPods(dict(labels), nodes[index[name]], count) for name, count in self.running(labels).items() if count
         )
 
-    def placed_by(self, selector: LabelSelector) -> tuple[PlacedPods, ...]:
-        """The same by a selector."""
-        nodes, index = self.nodes, self.table.index
+    def placed_by(self, selector: LabelSelector, *, own: bool = False) -> tuple[PlacedPods, ...]:
+        """The same by a selector; ``own``: of those that the policy selects."""
+        nodes, index, selects = self.nodes, self.table.index, self.selects
+        if own and selects.pods is not None:
+            selector = LabelSelector((*selector.requirements, *selects.pods.requirements))
         labels = {each.key: each.values[0] for each in selector.requirements if each.operator == "In"}
-        found = self._counted(selector).items()
+        found = self._counted(selector, selects.namespaces if own else None).items()
         return tuple(PlacedPods(labels, nodes[index[name]], count) for name, count in found if count)
 
     def taken(self, node: Node) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, NetworkView, Pods
+from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, NetworkView, PlacedPods, Pods
 from flowcore.model.networks import (
     NODES,
     Aggregator,
@@ -16,6 +16,7 @@ from flowcore.model.networks import (
     NetworkArc,
     NetworkSpec,
     PodArc,
+    PodEnd,
     Segment,
 )
 from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
@@ -56,16 +57,15 @@ class _Drawing:
 
     def arcs(self) -> Iterator[Arc]:
         """All arcs, those that end at a node that takes nothing included."""
-        for each in self._spec.arcs:
-            yield from self._from_pods(each)
+        for number, each in enumerate(self._spec.arcs):
+            yield from self._from_pods(each, f"arc {number}")
         for aggregator in self._spec.aggregators:
-            if aggregator.over.pods is not None:
-                matching = [pods for pods in self._view.pods if _matches(aggregator.over.pods, pods)]
-                yield from (Arc(pods, point.name) for pods in matching for point in self._points[aggregator.name])
             for point in self._points[aggregator.name]:
+                if aggregator.over.pods is not None:
+                    yield from (Arc(start, point.name) for start in self._starts(PodEnd(aggregator.over.pods)))
                 for arc in aggregator.arcs:
                     for head, nodes in self._heads(arc, point.nodes):
-                        yield from self._arc(point.name, arc, head, nodes, self._view.pods)
+                        yield from self._arc(point.name, arc, head, self._part(arc, nodes, self._view.pods))
 
     def _points_of(self, aggregator: Aggregator) -> list[_Point]:
         view, over = self._view, aggregator.over
@@ -80,19 +80,29 @@ class _Drawing:
             return [_Point(aggregator.name, frozenset(matching))]
         return [_Point(aggregator.name, frozenset(range(len(view.nodes))))]
 
-    def _from_pods(self, each: PodArc) -> Iterator[Arc]:
-        everywhere = frozenset(range(len(self._view.nodes)))
-        if each.tail.runs:
-            for placed in self._view.placed_by(each.tail.selector):
-                there = frozenset((self._view.table.index[placed.node.name],))
-                for head, _ in self._heads(each.arc, there):
-                    if not isinstance(head, Node) or head is placed.node:
-                        yield Arc(placed, head)
-            return
-        for pods in self._view.pods:
-            if _matches(each.tail.selector, pods):
-                for head, nodes in self._heads(each.arc, everywhere):
-                    yield from self._arc(pods, each.arc, head, nodes, (pods,))
+    def _from_pods(self, each: PodArc, name: str) -> Iterator[Arc]:
+        """The arcs of pods. What one says of units holds for those of all its pods together, also those that run."""
+        arc, everywhere = each.arc, frozenset(range(len(self._view.nodes)))
+        is_joint = arc.minimum or arc.maximum is not None or len(arc.cost.segments) > 1 or arc.factor != 1
+        starts = list(self._starts(each.tail))
+        for head, nodes in self._heads(arc, everywhere):
+            tail = f"{name} -> {self._name(head)}" if is_joint else ""
+            if is_joint:
+                yield from self._arc(tail, arc, head, 0)
+            for start in starts:
+                if isinstance(start, PlacedPods):
+                    if not isinstance(head, Node) or head is start.node:
+                        yield Arc(start, tail or head)
+                elif is_joint:
+                    yield Arc(start, tail, self._part(arc, nodes, (start,)))
+                else:
+                    yield from self._arc(start, arc, head, self._part(arc, nodes, (start,)))
+
+    def _starts(self, end: PodEnd) -> Iterator[Pods | PlacedPods]:
+        """Waiting pods, and pods that have a node: of the policy, or whoever governs them where only these begin."""
+        if not end.runs:
+            yield from (pods for pods in self._view.pods if _matches(end.selector, pods))
+        yield from self._view.placed_by(end.selector, own=not end.runs)
 
     @staticmethod
     def _name(end: End) -> str:
@@ -118,30 +128,37 @@ class _Drawing:
         else:
             raise NetworkRefused(f"it has an arc to {arc.head}, and there is no node of that name")
 
-    def _arc(
-        self, tail: Pods | str, arc: NetworkArc, head: End, nodes: frozenset[int], pods: Iterable[Pods]
-    ) -> Iterator[Arc]:
-        """One arc for each segment of its cost; the cheap ones take the minimum.
+    def _part(self, arc: NetworkArc, nodes: frozenset[int], pods: Iterable[Pods]) -> int:
+        """What a part of the nodes' cost adds to each unit on an arc.
 
         Args:
             nodes: the node that it ends at; none for other ends.
             pods: of which units may take it.
+
+        Raises:
+            NetworkRefused: it differs between them.
         """
-        part, before, least = 0, 0, arc.minimum
+        if arc.cost.part is None:
+            return 0
+        (node,) = nodes
+        costs = {int(self._priced(each, arc.cost.part)[node]) for each in pods}
+        if len(costs) > 1:
+            named = f"{arc.cost.part} of node {self._view.nodes[node].name}"
+            raise NetworkRefused(f"{named} differs between pods that share an arc: let the arc begin at pods")
+        return arc.cost.weight * max(costs, default=0)
+
+    def _arc(self, tail: Pods | str, arc: NetworkArc, head: End, part: int) -> Iterator[Arc]:
+        """One arc for each segment of its cost; the cheap ones take the minimum.
+
+        Args:
+            part: is added for each unit.
+        """
+        before, least = 0, arc.minimum
         if arc.whole_or_none and len(arc.cost.segments) > 1:
             # None or enough is said of all segments together.
-            joint = f"{tail if isinstance(tail, str) else tail.name} -> {self._name(head)}"
+            joint = f"{tail if isinstance(tail, str) else tail.name} -> {self._name(head)}, whole"
             yield Arc(tail, joint, 0, arc.minimum, arc.maximum, whole_or_none=True)
             arc, tail, least = msgspec.structs.replace(arc, minimum=0, whole_or_none=False), joint, 0
-        if arc.cost.part is not None:
-            (node,) = nodes
-            costs = {int(self._priced(each, arc.cost.part)[node]) for each in pods}
-            if len(costs) > 1:
-                problem = (
-                    f"{arc.cost.part} of node {self._view.nodes[node].name} differs between pods that share an arc"
-                )
-                raise NetworkRefused(f"{problem}: let the arc begin at pods")
-            part = arc.cost.weight * max(costs, default=0)
         for segment in arc.cost.segments:
             room = _room(segment, before, arc.maximum)
             if room is not None and room <= 0:

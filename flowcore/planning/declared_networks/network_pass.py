@@ -303,7 +303,7 @@ class _PolicyNetwork:
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
         load = _read_only(capacity.load(self._policy.cost.utilisation))
-        network = self._drawn(classes, pods, NetworkView(self._policy.name, pods, load, seen))
+        network = self._drawn(classes, pods, NetworkView(self._policy.name, pods, load, seen, self._policy.selects))
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
         first: NetworkSolution | None = None
         for _ in range(_MAX_CUTS):
