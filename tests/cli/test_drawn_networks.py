@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -67,3 +68,64 @@ def test_together_or_none(cpu: str) -> None:
     plan = plan_of(*documents)
     assert len(plan["placements"]) == (3 if cpu == "3" else 0)
     assert len(plan["pending"]) == (0 if cpu == "3" else 3)
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text()))
+
+
+def test_what_runs_counts_for_the_arcs_of_its_policy() -> None:
+    """Two pods in a rack are its maximum, whether they wait or run; pods of other policies do not count."""
+    policy, *rest = documents("overflow")
+    running = [each for each in rest if each["kind"] == "Pod"][:2]
+    for each in running:
+        each["spec"]["nodeName"] = "m0"
+    plan = plan_of(policy, *rest)
+    assert Counter(plan["placements"].values()) == {"m1": 2, "m2": 1}
+    policy["spec"]["selects"] = {"podSelector": {"matchLabels": {"app": "task"}}}
+    running[0]["metadata"]["labels"] = {"app": "stranger"}
+    assert Counter(plan_of(policy, *rest)["placements"].values()) == {"m0": 1, "m1": 2}
+
+
+def test_an_arc_holds_for_all_its_pods_together() -> None:
+    """Pods of two sizes share the four units from EC_G to EC_O, and the maximum of an arc that begins at both."""
+    policy, *rest = documents("pod-affinity-figure-7")
+    for at, each in enumerate(each for each in rest if each["kind"] == "Pod"):
+        each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1" if at % 2 else "500m"
+    assert len(plan_of(policy, *rest)["placements"]) == 4
+    policy["spec"]["network"] = {"arcs": [{"from": {"podSelector": {}}, "to": "m1", "maximum": 3}]}
+    assert set(plan_of(policy, *rest)["placements"].values()) == {"m1"}
+    assert len(plan_of(policy, *rest)["placements"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ({"arcs": [{"from": {"podSelector": {}}, "to": "gone"}]}, "an arc to gone, and there is no node of that name"),
+        (
+            {
+                "aggregators": [{"name": "rack", "over": {"nodeLabel": "row"}, "arcs": [{"to": "Nodes"}]}],
+                "arcs": [{"from": {"podSelector": {}}, "to": "rack"}],
+            },
+            "no node has the label row",
+        ),
+        (
+            {"arcs": [{"from": {"podSelector": {"matchLabels": {"app": "other"}}}, "to": "Nodes"}]},
+            "leads it nowhere: no arc begins at it that leads to a node",
+        ),
+        (
+            {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]},
+            "arc arcs[0] by m0 -> m0 has a minimum of 6, and at most 4 can reach it",
+        ),
+    ],
+)
+def test_pods_are_told_what_is_wrong_with_their_network(network: dict[str, Any], said: str) -> None:
+    """And pods of others are placed as ever."""
+    policy, *rest = documents("overflow")
+    stranger = next(each for each in rest if each["kind"] == "Pod")
+    policy["spec"]["selects"] = {"podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}
+    stranger["metadata"]["labels"] = {}
+    policy["spec"]["network"] = network
+    plan = plan_of(policy, *rest)
+    assert plan["placements"].keys() == {"default/t0"}
+    assert {said in each["reason"] for each in plan["pending"].values()} == {True}, plan["pending"]

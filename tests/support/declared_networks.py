@@ -126,7 +126,7 @@ class _Search:
         arrivals: list[list[tuple[int, ...]]] = []
         for arc, units in zip(out, sent, strict=True):
             total, most = sum(units), arc.maximum
-            if total < arc.minimum or (most is not None and total > most):
+            if (total or not arc.whole_or_none) and (total < arc.minimum or (most is not None and total > most)):
                 return
             cost += arc.cost * total
             if arc.gain == 1:
@@ -233,7 +233,9 @@ def declared_networks(
         for head in draw(st.lists(st.sampled_from(heads), min_size=1, max_size=3)):
             minimum = draw(st.sampled_from([0] * 9 + [1]))
             maximum = draw(st.none() | st.integers(minimum, 3))
-            arcs.append(Arc(tail, head, draw(st.integers(0, 12)), minimum, maximum, draw(gain)))
+            whole = sizes and draw(st.sampled_from([False] * 5 + [True]))
+            minimum = draw(st.integers(1, 2 if maximum is None else max(1, maximum))) if whole else minimum
+            arcs.append(Arc(tail, head, draw(st.integers(0, 12)), minimum, maximum, draw(gain), whole))
     pairs = [(at, node) for at in range(kinds) for node in range(count)]
     drawn = DeclaredNetwork(
         found,

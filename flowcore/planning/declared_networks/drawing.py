@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable
 from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, NetworkView, PlacedPods, Pods
 from flowcore.model.networks import (
     NODES,
@@ -21,7 +21,7 @@ from flowcore.model.networks import (
 )
 from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
 from flowcore.model.nodes import Node
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.planning.declared_networks.graph import NetworkRefused
 
 #: What a part of the cost is on each node for some pods, int64[N].
@@ -49,6 +49,19 @@ def draw(spec: NetworkSpec, view: NetworkView, priced: Priced) -> Network:
     return Network.of(_Drawing(spec, view, priced).arcs())
 
 
+def why_no_way(spec: NetworkSpec, labels: Labels, table: NodeTable) -> str:
+    """Why no way leads pods with these labels to any node, a clause."""
+    heads = [each.arc.head for each in spec.arcs if not each.tail.runs and each.tail.selector.matches(labels)]
+    heads += [each.name for each in spec.aggregators if each.over.pods is not None and each.over.pods.matches(labels)]
+    if not set(heads) - {UNSCHEDULED_NAME}:
+        return "no arc begins at it that leads to a node"
+    keys = {each.name: each.over.node_label for each in spec.aggregators if each.over.node_label}
+    unknown = [name for name in heads if name in keys and not table.column(keys[name]).values]
+    if unknown:
+        return f"no node has the label {keys[unknown[0]]}, which aggregator {unknown[0]} is over"
+    return f"what its arcs lead to, such as {heads[0]}, has no way to any node"
+
+
 class _Drawing:
     def __init__(self, spec: NetworkSpec, view: NetworkView, priced: Priced) -> None:
         self._spec, self._view, self._priced = spec, view, priced
@@ -58,7 +71,7 @@ class _Drawing:
     def arcs(self) -> Iterator[Arc]:
         """All arcs, those that end at a node that takes nothing included."""
         for number, each in enumerate(self._spec.arcs):
-            yield from self._from_pods(each, f"arc {number}")
+            yield from self._from_pods(each, f"arcs[{number}]")
         for aggregator in self._spec.aggregators:
             for point in self._points[aggregator.name]:
                 if aggregator.over.pods is not None:
@@ -86,7 +99,7 @@ class _Drawing:
         is_joint = arc.minimum or arc.maximum is not None or len(arc.cost.segments) > 1 or arc.factor != 1
         starts = list(self._starts(each.tail))
         for head, nodes in self._heads(arc, everywhere):
-            tail = f"{name} -> {self._name(head)}" if is_joint else ""
+            tail = f"{name} by {self._name(head)}" if is_joint else ""
             if is_joint:
                 yield from self._arc(tail, arc, head, 0)
             for start in starts:

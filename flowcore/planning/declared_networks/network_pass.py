@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from flowcore.planning.declared_networks import (
     solve_network,
     to_graph,
 )
-from flowcore.planning.declared_networks.drawing import draw
+from flowcore.planning.declared_networks.drawing import draw, why_no_way
 from flowcore.planning.declared_networks.network_classes import (
     NetworkClass,
     NetworkPods,
@@ -393,8 +395,15 @@ class _PolicyNetwork:
             for member in group.members
             if not any(counts[number] for number in group.members)
         }
-        for network_class, placed in zip(waiting.classes, counts, strict=True):
+        spec, graph = self._policy.network, commits.solution.graph
+        reached = reduce(or_, (graph.reached_by[vertex] for vertex in np.nonzero(graph.nodes >= 0)[0].tolist()), 0)
+        for place, (network_class, placed) in enumerate(zip(waiting.classes, counts, strict=True)):
             if placed == network_class.demand.count:
+                continue
+            if spec is not None and not reached >> place & 1:
+                why = why_no_way(spec, network_class.labels, self._problem.snapshot.table)
+                clause = f"{self._named()} leads it nowhere: {why}"
+                reasons[id(network_class)] = Reason(_sentence(clause), NETWORK_UNSCHEDULED, more_nodes_help=False)
                 continue
             if commits.capacity.max_pods(network_class.demand).any():
                 of = f"{placed} of the {network_class.demand.count} pods like this one"
