@@ -32,11 +32,11 @@ _MOST_COST, _MOST_UNITS = 10**9, 10**6
 #: Numerator and denominator of a gain, and of all gains of a way together.
 _MOST_GAIN = 10**6
 
-_Units = Annotated[int, msgspec.Meta(ge=0, le=_MOST_UNITS)]
+_FlowLimit = Annotated[int, msgspec.Meta(ge=0, le=_MOST_UNITS)]
 
 
 class _Segment(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    each: Annotated[int, msgspec.Meta(ge=0, le=_MOST_COST)]
+    unit_cost: Annotated[int, msgspec.Meta(ge=0, le=_MOST_COST)] = msgspec.field(name="each")
     up_to: Annotated[int, msgspec.Meta(ge=1, le=_MOST_UNITS)] | None = None
 
 
@@ -48,8 +48,8 @@ class _PartOfCost(msgspec.Struct, forbid_unknown_fields=True):
 class _Arc(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     to: str
     cost: Any = 0
-    minimum: _Units = 0
-    maximum: _Units | None = None
+    minimum: _FlowLimit = 0
+    maximum: _FlowLimit | None = None
     gain: str | int = 1
     whole_or_none: bool = False
 
@@ -108,24 +108,24 @@ def parse_network(wire: WireNetwork) -> NetworkSpec:
     arcs = tuple(map(PodArc, tails, _parse_arcs(wire.arcs, names, _FIELD)))
     if not any(not each.tail.runs for each in arcs) and not any(each.over.pods for each in aggregators):
         raise PolicyError(f"{_FIELD}.arcs", "no arc begins at waiting pods, so none could be placed")
-    for place, each in enumerate(arcs):
-        if each.tail.runs:
-            _check_running(each.arc, f"{_FIELD}.arcs[{place}]")
+    for place, pod_arc in enumerate(arcs):
+        if pod_arc.tail.runs:
+            _check_running(pod_arc.arc, f"{_FIELD}.arcs[{place}]")
     _check_ways(aggregators)
     return NetworkSpec(aggregators, arcs)
 
 
 def _names(aggregators: Sequence[_Aggregator]) -> frozenset[str]:
     known = set[str]()
-    for place, each in enumerate(aggregators):
+    for place, aggregator in enumerate(aggregators):
         field = f"{_FIELD}.aggregators[{place}]"
-        if each.name in (NODES, UNSCHEDULED) or not is_label_key(each.name) or "/" in each.name:
-            raise PolicyError(f"{field}.name", f'"{each.name}" is no name: letters, digits, "-", "_" and "."')
-        if each.name in known:
-            raise PolicyError(f"{field}.name", f'"{each.name}" is the name of another aggregator')
-        if not each.arcs:
+        if aggregator.name in (NODES, UNSCHEDULED) or not is_label_key(aggregator.name) or "/" in aggregator.name:
+            raise PolicyError(f"{field}.name", f'"{aggregator.name}" is no name: letters, digits, "-", "_" and "."')
+        if aggregator.name in known:
+            raise PolicyError(f"{field}.name", f'"{aggregator.name}" is the name of another aggregator')
+        if not aggregator.arcs:
             raise PolicyError(f"{field}.arcs", "an aggregator has at least one arc that leaves it")
-        known.add(each.name)
+        known.add(aggregator.name)
     return frozenset(known)
 
 
@@ -180,24 +180,28 @@ def _parse_cost(wire: object, field: str) -> ArcCost:
     if isinstance(wire, list):
         if not 0 < len(wire) <= _MOST_SEGMENTS:
             raise PolicyError(field, f"has {len(wire)} segments; it may have 1 to {_MOST_SEGMENTS}")
-        return ArcCost(_rising([_converted(each, _Segment, f"{field}[{at}]") for at, each in enumerate(wire)], field))
+        return ArcCost(
+            _rising([_converted(each, _Segment, f"{field}[{number}]") for number, each in enumerate(wire)], field)
+        )
     if isinstance(wire, Mapping):
         part = _converted(wire, _PartOfCost, field)
         return ArcCost(part=part.of, weight=part.weight)
-    return ArcCost((Segment(_converted({"each": wire}, _Segment, field).each),))
+    return ArcCost((Segment(_converted({"each": wire}, _Segment, field).unit_cost),))
 
 
 def _rising(wires: Sequence[_Segment], field: str) -> tuple[Segment, ...]:
-    for at, (wire, after) in enumerate(zip(wires, [*wires[1:], None], strict=True)):
-        path = f"{field}[{at}]"
+    for number, (wire, after) in enumerate(zip(wires, [*wires[1:], None], strict=True)):
+        path = f"{field}[{number}]"
         if (wire.up_to is None) != (after is None):
             problem = "the last segment has no end" if after is None else "only the last segment has no end"
             raise PolicyError(f"{path}.upTo", problem)
-        if after is not None and after.each < wire.each:
-            raise PolicyError(f"{field}[{at + 1}].each", f"{after.each} is below the {wire.each} of the segment before")
+        if after is not None and after.unit_cost < wire.unit_cost:
+            raise PolicyError(
+                f"{field}[{number + 1}].each", f"{after.unit_cost} is below the {wire.unit_cost} of the segment before"
+            )
         if after is not None and after.up_to is not None and wire.up_to is not None and after.up_to <= wire.up_to:
-            raise PolicyError(f"{field}[{at + 1}].upTo", f"{after.up_to} is not above the {wire.up_to} before it")
-    return tuple(Segment(wire.each, wire.up_to) for wire in wires)
+            raise PolicyError(f"{field}[{number + 1}].upTo", f"{after.up_to} is not above the {wire.up_to} before it")
+    return tuple(Segment(wire.unit_cost, wire.up_to) for wire in wires)
 
 
 def _converted(wire: object, kind: type[_T], field: str) -> _T:

@@ -215,8 +215,8 @@ class NetworkView:
         if own and selects.pods is not None:
             selector = LabelSelector((*selector.requirements, *selects.pods.requirements))
         labels = {each.key: each.values[0] for each in selector.requirements if each.operator == "In"}
-        found = self._counted(selector, selects.namespaces if own else None).items()
-        return tuple(PlacedPods(labels, nodes[index[name]], count) for name, count in found if count)
+        counts = self._counted(selector, selects.namespaces if own else None)
+        return tuple(PlacedPods(labels, nodes[index[name]], count) for name, count in counts.items() if count)
 
     def taken(self, node: Node) -> float:
         """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""

@@ -35,11 +35,11 @@ class Segment(msgspec.Struct, frozen=True):
     """Units that cost the same.
 
     Attributes:
-        each: what one costs.
+        cost: what one costs.
         up_to: how many units enter the arc before a further one costs more; None: any number.
     """
 
-    each: int
+    cost: int
     up_to: int | None = None
 
 

@@ -70,8 +70,8 @@ class _Drawing:
 
     def arcs(self) -> Iterator[Arc]:
         """All arcs, those that end at a node that takes nothing included."""
-        for number, each in enumerate(self._spec.arcs):
-            yield from self._from_pods(each, f"arcs[{number}]")
+        for number, pod_arc in enumerate(self._spec.arcs):
+            yield from self._from_pods(pod_arc, f"arcs[{number}]")
         for aggregator in self._spec.aggregators:
             for point in self._points[aggregator.name]:
                 if aggregator.over.pods is not None:
@@ -93,11 +93,11 @@ class _Drawing:
             return [_Point(aggregator.name, frozenset(matching))]
         return [_Point(aggregator.name, frozenset(range(len(view.nodes))))]
 
-    def _from_pods(self, each: PodArc, name: str) -> Iterator[Arc]:
+    def _from_pods(self, pod_arc: PodArc, name: str) -> Iterator[Arc]:
         """The arcs of pods. What one says of units holds for those of all its pods together, also those that run."""
-        arc, everywhere = each.arc, frozenset(range(len(self._view.nodes)))
+        arc, everywhere = pod_arc.arc, frozenset(range(len(self._view.nodes)))
         is_joint = arc.minimum or arc.maximum is not None or len(arc.cost.segments) > 1 or arc.factor != 1
-        starts = list(self._starts(each.tail))
+        starts = list(self._starts(pod_arc.tail))
         for head, nodes in self._heads(arc, everywhere):
             tail = f"{name} by {self._name(head)}" if is_joint else ""
             if is_joint:
@@ -177,7 +177,7 @@ class _Drawing:
             if room is not None and room <= 0:
                 return
             minimum = least if room is None else min(least, room)
-            yield Arc(tail, head, segment.each + part, minimum, room, arc.factor, arc.whole_or_none)
+            yield Arc(tail, head, segment.cost + part, minimum, room, arc.factor, arc.whole_or_none)
             before, least = before + (room or 0), least - minimum
 
 

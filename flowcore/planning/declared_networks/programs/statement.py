@@ -196,9 +196,9 @@ class Statement:
             minimum, maximum = int(graph.minimums[arc]), int(graph.maximums[arc])
             terms = [(column, 1) for column in entering]
             if whole := int(graph.wholes[arc]):
-                there = self._wholes[arc] = self._add_column(0.0, 1.0)
-                self._add_row(0, inf, [*terms, (there, -whole)])
-                self._add_row(-inf, 0, [*terms, (there, -maximum)])
+                entered = self._wholes[arc] = self._add_column(0.0, 1.0)
+                self._add_row(0, inf, [*terms, (entered, -whole)])
+                self._add_row(-inf, 0, [*terms, (entered, -maximum)])
             if self._lack_price and minimum:
                 self.lacking[arc] = self._add_column(self._lack_price, float(minimum))
                 lacking = [(self.lacking[arc], 1)]
