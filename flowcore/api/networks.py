@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypeVar
@@ -84,6 +85,7 @@ class WireNetwork(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _FIELD: Final = "spec.network"
+_GAIN: Final = re.compile(r"\d{1,7}(?:/0*[1-9]\d{0,6})?", re.ASCII)
 _T = TypeVar("_T")
 
 
@@ -109,9 +111,8 @@ def parse_network(wire: WireNetwork) -> NetworkSpec:
     if not any(not each.tail.runs for each in arcs) and not any(each.over.pods for each in aggregators):
         raise PolicyError(f"{_FIELD}.arcs", "no arc begins at waiting pods, so none could be placed")
     for place, pod_arc in enumerate(arcs):
-        if pod_arc.tail.runs:
-            _check_running(pod_arc.arc, f"{_FIELD}.arcs[{place}]")
-    _check_ways(aggregators)
+        _check_pod_arc(pod_arc, f"{_FIELD}.arcs[{place}]")
+    _check_ways(aggregators, arcs)
     return NetworkSpec(aggregators, arcs)
 
 
@@ -160,7 +161,8 @@ def _parse_arcs(wires: Sequence[_Arc], names: frozenset[str], field: str) -> Ite
 
 
 def _parse_arc(wire: _Arc, names: frozenset[str], field: str) -> NetworkArc:
-    if wire.to not in (NODES, UNSCHEDULED) and wire.to not in names and not is_dns_subdomain(wire.to):
+    is_known = wire.to in (NODES, UNSCHEDULED) or wire.to in names
+    if not is_known and (wire.to.title() in (NODES, UNSCHEDULED) or not is_dns_subdomain(wire.to)):
         problem = f'"{wire.to}" is neither Nodes, Unscheduled, an aggregator of this network nor the name of a node'
         raise PolicyError(f"{field}.to", problem)
     if wire.maximum is not None and wire.minimum > wire.maximum:
@@ -213,26 +215,31 @@ def _converted(wire: object, kind: type[_T], field: str) -> _T:
 
 
 def _parse_gain(wire: str | int, field: str) -> Fraction:
-    try:
-        gain = Fraction(wire)
-    except (ValueError, ZeroDivisionError):
-        raise PolicyError(f"{field}.gain", f'"{wire}" is neither a whole number nor a fraction such as 1/2') from None
+    if not _GAIN.fullmatch(str(wire)):
+        raise PolicyError(f"{field}.gain", f'"{wire}" is neither a whole number nor a fraction such as 1/2')
+    gain = Fraction(wire)
     if gain <= 0 or max(gain.numerator, gain.denominator) > _MOST_GAIN:
         raise PolicyError(f"{field}.gain", f"{wire} is not above 0, of numbers up to {_MOST_GAIN}")
     return gain
 
 
-def _check_running(arc: NetworkArc, field: str) -> None:
-    """Units of pods that have a node cost nothing, and are there whatever an arc wants."""
+def _check_pod_arc(pod_arc: PodArc, field: str) -> None:
+    """Pods may always wait. Units of pods that have a node cost nothing, and are there whatever an arc wants."""
+    arc = pod_arc.arc
+    is_plain = not arc.minimum and arc.maximum is None and arc.factor == 1
+    if arc.head == UNSCHEDULED and not (is_plain and len(arc.cost.segments) == 1):
+        raise PolicyError(field, "any number of pods may wait: an arc to Unscheduled has one cost, and no limits")
+    if not pod_arc.tail.runs:
+        return
     if arc.cost != ArcCost():
         raise PolicyError(f"{field}.cost", "units of pods that have a node cost nothing: leave it out")
-    if arc.minimum or arc.maximum is not None or arc.factor != 1:
+    if not is_plain:
         problem = "units of pods that have a node go first: the arc has neither minimum nor maximum nor gain"
         raise PolicyError(field, problem)
 
 
-def _check_ways(aggregators: Sequence[Aggregator]) -> None:
-    """No unit comes back to where it was, and no way makes too much of it.
+def _check_ways(aggregators: Sequence[Aggregator], pod_arcs: Sequence[PodArc]) -> None:
+    """No unit comes back to where it was, no way makes too much of it, and where something must enter something leads.
 
     Raises:
         PolicyError: there is a cycle, or gains multiply.
@@ -262,3 +269,13 @@ def _check_ways(aggregators: Sequence[Aggregator]) -> None:
 
     for name in arcs:
         visit(name, ())
+    for place, pod_arc in enumerate(pod_arcs):
+        behind = visit(pod_arc.arc.head, ()) if pod_arc.arc.head in arcs else Fraction(1)
+        if pod_arc.arc.factor * behind > _MOST_GAIN:
+            problem = f"gains make more than {_MOST_GAIN} units of one"
+            raise PolicyError(f"{_FIELD}.arcs[{place}].gain", problem)
+    led_to = {each.arc.head for each in pod_arcs} | {arc.head for each in aggregators for arc in each.arcs}
+    for place, aggregator in enumerate(aggregators):
+        if aggregator.over.pods is None and aggregator.name not in led_to:
+            problem = f"no arc leads to {aggregator.name}"
+            raise PolicyError(f"{_FIELD}.aggregators[{place}].name", problem)

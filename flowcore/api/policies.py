@@ -127,6 +127,10 @@ def _default_names(delivery: Delivery) -> tuple[str, ...]:
 def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
     """The CRD's CEL rules once more, in the same words."""
     rules = wire.constraints or parse_default_spread(wire.cost.default_spread).required
+    if wire.network is not None and wire.steering is Steering.PREFER:
+        raise PolicyError(
+            "spec.steering", "a network needs Require; with Prefer kube-scheduler may choose a node beside it"
+        )
     if rules and wire.steering is Steering.PREFER:
         raise PolicyError(
             "spec.steering",

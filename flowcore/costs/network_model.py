@@ -10,7 +10,8 @@ A plug-in needs two things: a name, and a method ``network`` (``NetworkCostModel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -92,7 +93,7 @@ class PlacedPods:
     def name(self) -> str:
         """For sentences."""
         listed = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
-        return f"pods {listed} on {self.node.name}"
+        return f"pods {listed} on {self.node.name}" if listed else f"pods on {self.node.name}"
 
 
 #: Where arcs begin and end: pods of the round, pods that have a node, an aggregator by its name, a node of the cluster,
@@ -189,14 +190,14 @@ class NetworkView:
     def running(self, labels: Mapping[str, str]) -> dict[str, int]:
         """How many pods with these labels run on each node, or have it reserved, by the node's name; any namespace."""
         requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
-        return self._counted(LabelSelector(requirements))
+        return self._counted(ConstraintMatch((LabelSelector(requirements),), None))
 
-    def _counted(self, selector: LabelSelector, namespaces: LabelSelector | None = None) -> dict[str, int]:
-        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), namespaces))
-        counts: dict[str, int] = {}
+    def _counted(self, match: ConstraintMatch) -> Counter[str]:
+        matching = self._snapshot.pod_index.matching_pods(match)
+        counts = Counter[str]()
         for row, count in zip(*(array.tolist() for array in matching.to_arrays(self.table.index)), strict=True):
             name = self.nodes[row].name
-            counts[name] = counts.get(name, 0) + count
+            counts[name] += count
         return counts
 
     def placed(self, labels: Mapping[str, str]) -> tuple[PlacedPods, ...]:
@@ -209,14 +210,50 @@ class NetworkView:
             PlacedPods(dict(labels), nodes[index[name]], count) for name, count in self.running(labels).items() if count
         )
 
-    def placed_by(self, selector: LabelSelector, *, own: bool = False) -> tuple[PlacedPods, ...]:
-        """The same by a selector; ``own``: of those that the policy selects."""
-        nodes, index, selects = self.nodes, self.table.index, self.selects
-        if own and selects.pods is not None:
-            selector = LabelSelector((*selector.requirements, *selects.pods.requirements))
-        labels = {each.key: each.values[0] for each in selector.requirements if each.operator == "In"}
-        counts = self._counted(selector, selects.namespaces if own else None)
-        return tuple(PlacedPods(labels, nodes[index[name]], count) for name, count in counts.items() if count)
+    def placed_by(
+        self, own: Sequence[LabelSelector], anybody: Sequence[LabelSelector]
+    ) -> list[tuple[PlacedPods, frozenset[int]]]:
+        """The pods that have a node by the selectors that match them: each pod is in one entry, or in none.
+
+        Args:
+            own: match pods that the policy's own selectors match too, whoever placed them.
+            anybody: match any pods; their numbers follow those of ``own``.
+        """
+        selects, first = self.selects, len(own)
+        base = LabelSelector() if selects.pods is None else selects.pods
+        counts_by = self._matching((*own, *anybody), base, selects.namespaces)
+        for matched, counts in self._matching(anybody, LabelSelector(), None).items() if anybody else ():
+            numbers = frozenset(first + number for number in matched)
+            of_policy = [inside for each, inside in counts_by.items() if each - set(range(first)) == numbers]
+            rest = Counter(counts)
+            for inside in of_policy:
+                rest.subtract(inside)
+            counts_by[numbers] = counts_by.get(numbers, Counter()) + rest
+        nodes, index = self.nodes, self.table.index
+        return [
+            (PlacedPods({}, nodes[index[name]], count), matched)
+            for matched, counts in counts_by.items()
+            for name, count in sorted(counts.items())
+            if count > 0
+        ]
+
+    def _matching(
+        self, selectors: Sequence[LabelSelector], base: LabelSelector, namespaces: LabelSelector | None
+    ) -> dict[frozenset[int], Counter[str]]:
+        """Pods by node, by the numbers of the selectors that match them; those that none matches are left out."""
+        cells: dict[frozenset[int], Counter[str]] = {frozenset(): Counter()}
+        for number in range(len(selectors)):
+            split: dict[frozenset[int], Counter[str]] = {}
+            for matched in cells:
+                for some in (matched | {number}, matched):
+                    together = (base, *(selectors[each] for each in sorted(some)))
+                    selector = LabelSelector(tuple(wanted for each in together for wanted in each.requirements))
+                    unless = tuple(selectors[each] for each in range(number + 1) if each not in some)
+                    counts = self._counted(ConstraintMatch((selector,), namespaces, unless)) if some else Counter()
+                    if counts or not some:
+                        split[some] = counts
+            cells = split
+        return {matched: counts for matched, counts in cells.items() if matched}
 
     def taken(self, node: Node) -> float:
         """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""

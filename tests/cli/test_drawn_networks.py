@@ -68,7 +68,10 @@ def test_an_arc_holds_for_all_its_pods_together() -> None:
 @pytest.mark.parametrize(
     ("network", "said"),
     [
-        ({"arcs": [{"from": {"podSelector": {}}, "to": "gone"}]}, "an arc to gone, and there is no node of that name"),
+        (
+            {"arcs": [{"from": {"podSelector": {}}, "to": "gone"}]},
+            "leads it nowhere: there is no node gone, to which its arc leads",
+        ),
         (
             {
                 "aggregators": [{"name": "rack", "over": {"nodeLabel": "row"}, "arcs": [{"to": "Nodes"}]}],
@@ -82,7 +85,7 @@ def test_an_arc_holds_for_all_its_pods_together() -> None:
         ),
         (
             {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]},
-            "arc arcs[0] by m0 -> m0 has a minimum of 6, and at most 4 can reach it",
+            "arc arcs[0] to m0 -> m0 has a minimum of 6, and at most 4 can reach it",
         ),
     ],
 )

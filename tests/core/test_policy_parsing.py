@@ -69,6 +69,21 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"network": {"arcs": [arc(maximum=-1)]}}, "spec.network.arcs[0].maximum: Expected `int` >= 0"),
         ({"network": {"arcs": [arc(gain=0)]}}, "spec.network.arcs[0].gain: 0 is not above 0"),
         ({"network": {"arcs": [arc(gain="1/0")]}}, 'spec.network.arcs[0].gain: "1/0" is neither a whole number nor'),
+        ({"network": {"arcs": [arc(gain="1e999999999")]}}, 'spec.network.arcs[0].gain: "1e999999999" is neither'),
+        ({"network": {"arcs": [arc("nodes")]}}, 'spec.network.arcs[0].to: "nodes" is neither Nodes, Unscheduled, an'),
+        ({"network": {"arcs": [arc("Unscheduled", maximum=1)]}}, "spec.network.arcs[0]: any number of pods may wait"),
+        (
+            {"delivery": "Extender", "steering": "Prefer", "network": {"arcs": [arc()]}},
+            "spec.steering: a network needs",
+        ),
+        (
+            {"network": {"arcs": [arc()], "aggregators": [aggregator("a")]}},
+            "spec.network.aggregators[0].name: no arc leads to a",
+        ),
+        (
+            {"network": {"arcs": [arc("a", gain=1000)], "aggregators": [gaining("a", "Nodes")]}},
+            "spec.network.arcs[0].gain: gains make more than 1000000 units of one",
+        ),
         ({"network": {"arcs": [arc(cost=10**12)]}}, "spec.network.arcs[0].cost: Expected `int` <= 1000000000"),
         ({"network": {"arcs": [arc(cost={"of": "Luck"})]}}, "spec.network.arcs[0].cost.of: Invalid enum value 'Luck'"),
         ({"network": {"arcs": [arc(cost=[])]}}, "spec.network.arcs[0].cost: has 0 segments"),
@@ -276,6 +291,7 @@ def test_the_crd_says_the_same() -> None:
         {"steering": "Prefer"},
         {"waiting": "Gate"},
         {"rescheduling": {"reasons": ["Gain"]}, "cost": {"utilisation": "Measured"}},
+        {"delivery": "Extender", "steering": "Prefer", "network": {"arcs": [arc()]}},
         {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", **CONFLICT}]},
     ]
     said = []

@@ -238,7 +238,9 @@ def network_pods(problem: Problem, policy: str, labels: Collection[str] | None =
 
 def _read(labels: Labels, read: Collection[str] | None) -> Labels:
     """The labels that tell pods of a network apart."""
-    return tuple(each for each in labels if each[0] not in _LABELS_OF_ONE_POD and (read is None or each[0] in read))
+    if read is not None:
+        return tuple(each for each in labels if each[0] in read)
+    return tuple(each for each in labels if each[0] not in _LABELS_OF_ONE_POD)
 
 
 def _why_outside(problem: Problem, group: AtomicGroup, policy: str) -> tuple[str, str] | None:

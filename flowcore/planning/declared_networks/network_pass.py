@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -395,17 +393,21 @@ class _PolicyNetwork:
             for member in group.members
             if not any(counts[number] for number in group.members)
         }
-        spec, graph = self._policy.network, commits.solution.graph
-        reached = reduce(or_, (graph.reached_by[vertex] for vertex in np.nonzero(graph.nodes >= 0)[0].tolist()), 0)
+        spec, graph, table = self._policy.network, commits.solution.graph, self._problem.snapshot.table
+        ends = np.nonzero(graph.nodes >= 0)[0].tolist()
         for place, (network_class, placed) in enumerate(zip(waiting.classes, counts, strict=True)):
             if placed == network_class.demand.count:
                 continue
-            if spec is not None and not reached >> place & 1:
-                why = why_no_way(spec, network_class.labels, self._problem.snapshot.table)
-                clause = f"{self._named()} leads it nowhere: {why}"
-                reasons[id(network_class)] = Reason(_sentence(clause), NETWORK_UNSCHEDULED, more_nodes_help=False)
+            reached = [int(graph.nodes[vertex]) for vertex in ends if graph.reached_by[vertex] >> place & 1]
+            has_room = bool(commits.capacity.max_pods(network_class.demand)[reached].any())
+            if spec is not None and not has_room and len(reached) < len(table.nodes):
+                clause = f"{self._named()} leads it to {len(reached)} nodes, and none of them has room for it"
+                if not reached:
+                    clause = f"{self._named()} leads it nowhere: {why_no_way(spec, network_class.labels, table)}"
+                text = _sentence(clause)
+                reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=bool(reached))
                 continue
-            if commits.capacity.max_pods(network_class.demand).any():
+            if has_room:
                 of = f"{placed} of the {network_class.demand.count} pods like this one"
                 clause = f"{self._named()} places {of}, and leaves this one pending"
                 if id(network_class) in absent:
