@@ -69,8 +69,10 @@ def _type(field: Mapping[str, Any]) -> str:
         return "amounts of resources"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
+    if field.get("x-kubernetes-int-or-string"):
+        return "integer or string"
     if "type" not in field:
-        return "string or list"
+        return "see its description"
     if field["type"] == "array":
         return f"list of {_type(field['items'])}"
     return str(field.get("format", field["type"]) if field["type"] == "string" else field["type"])

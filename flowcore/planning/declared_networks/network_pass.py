@@ -399,15 +399,15 @@ class _PolicyNetwork:
             if placed == network_class.demand.count:
                 continue
             reached = [int(graph.nodes[vertex]) for vertex in ends if graph.reached_by[vertex] >> place & 1]
-            has_room = bool(commits.capacity.max_pods(network_class.demand)[reached].any())
-            if spec is not None and not has_room and len(reached) < len(table.nodes):
+            fits = bool(commits.capacity.max_pods(network_class.demand)[reached].any())
+            if spec is not None and not fits and len(reached) < len(table.nodes):
                 clause = f"{self._named()} leads it to {len(reached)} nodes, and none of them has room for it"
                 if not reached:
                     clause = f"{self._named()} leads it nowhere: {why_no_way(spec, network_class.labels, table)}"
                 text = _sentence(clause)
                 reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=bool(reached))
                 continue
-            if has_room:
+            if fits:
                 of = f"{placed} of the {network_class.demand.count} pods like this one"
                 clause = f"{self._named()} places {of}, and leaves this one pending"
                 if id(network_class) in absent:
