@@ -233,8 +233,8 @@ def declared_networks(
         for head in draw(st.lists(st.sampled_from(heads), min_size=1, max_size=3)):
             minimum = draw(st.sampled_from([0] * 9 + [1]))
             maximum = draw(st.none() | st.integers(minimum, 3))
-            whole = sizes and draw(st.sampled_from([False] * 5 + [True]))
-            minimum = draw(st.integers(1, 2 if maximum is None else max(1, maximum))) if whole else minimum
+            whole = sizes and maximum != 0 and draw(st.sampled_from([False] * 5 + [True]))
+            minimum = draw(st.integers(1, 2 if maximum is None else maximum)) if whole else minimum
             arcs.append(Arc(tail, head, draw(st.integers(0, 12)), minimum, maximum, draw(gain), whole))
     pairs = [(at, node) for at in range(kinds) for node in range(count)]
     drawn = DeclaredNetwork(

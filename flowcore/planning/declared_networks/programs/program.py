@@ -65,7 +65,8 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
         whole = np.rint(relaxed.solution.values)
         if np.abs(whole - relaxed.solution.values).max(initial=0.0) < _WHOLE:
             corner = NetworkSolution(graph, *ways.flow(relaxed.stated.units(whole)), bound)
-            if _is_flow(corner, free):
+            # The bound knows no arcs that take none or enough: CP-SAT proves what it does not.
+            if _is_flow(corner, free) and (corner.cost <= bound or not is_small):
                 return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     if relaxed is not None and not is_small:
         units = complete(ways, free, _around(ways, free, relaxed, seed, work), work)
