@@ -127,6 +127,7 @@ def test_a_plan_of_few_ways_is_a_flow(case: DeclaredNetwork) -> None:
     """It keeps all that the network and the nodes demand, and says no more of itself than is true."""
     best = cheapest(case)
     graph = graph_of(case)
+    assume(not graph.wholes.any())  # with few columns, arcs that take none or enough are refused
     with patch.object(program, "MOST_COLUMNS", 0):
         try:
             found = solve_network(graph, case.capacity())
