@@ -14,6 +14,7 @@ from flowcore.costs.arcs import costs_beside_load, written_costs
 from flowcore.costs.claim_scores import ClaimCosts
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs.network_prices import network_prices
 from flowcore.costs.potential import NodePotential
 from flowcore.model.policies import Policy
 from flowcore.rules.verdicts.groups import Group
@@ -75,7 +76,9 @@ class PodCosts:
 
     def arcs(self, snapshot: Snapshot, load: Load) -> Int64s:
         """int64[N], positive: the part that neither the pod's author writes nor other pods of a plan change."""
-        return self.model_arcs(load) + self.beside_load(snapshot)
+        rules, pod_class = self.group.signature.constraints, self.group.pod_class
+        drawn = network_prices(rules, pod_class, snapshot, load, self.passing, self.policy.cost)
+        return self.model_arcs(load) + self.beside_load(snapshot) + drawn
 
     def model_arcs(self, load: Load) -> Int64s:
         """int64[N]: the cost model's part of the arcs."""

@@ -110,10 +110,14 @@ class SoftConstraintCosts:
         cost = self._added_cost({counter: counts.added(counter) for counter in self._compared})
         for counter, price in self._soft_constraints.penalties:
             cost += price * counts.added(counter)
+        for rising in self._soft_constraints.rising:
+            cost += rising.added(counts.of(rising.counter))
         return cost
 
     def added_by_others(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:
         """int64[K]: what a placed pod of the class pays on each of these nodes for all other pods of the round.
+
+        What rises with the number of pods in a domain is left out (planning/problem/objective.py).
 
         Args:
             counts: all pods of the round.
@@ -164,6 +168,8 @@ class SoftConstraintCosts:
         saved = self.added_by_others(counts, raised, nodes)
         for counter, price in self._soft_constraints.inflicted:
             saved = saved + price * (counts.added(counter)[nodes] - (counter in raised))
+        for rising in self._soft_constraints.rising:
+            saved = saved + rising.added(counts.of(rising.counter) - (rising.counter in raised))[nodes]
         return saved
 
     def _added_cost(self, added: Mapping[DomainCounter, Int64s]) -> Int64s:

@@ -12,10 +12,18 @@ import msgspec
 
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.default_spread import with_default_spread
-from flowcore.model.inter_pod_constraints import HOSTNAME, AllowedNodes, InterPodConstraints, MaxPerDomain
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AllowedNodes,
+    CountPrice,
+    InterPodConstraints,
+    MaxPerDomain,
+    NodePrice,
+)
+from flowcore.model.networks import NetworkRules
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import Labels, LabelSelector
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
 from flowcore.model.services import ServiceIndex
 
 
@@ -43,10 +51,41 @@ def with_policy_constraints(
     signature = with_policy_spread(signature, policy, services)
     constraints = signature.constraints or InterPodConstraints()
     limits, allowed_nodes = limits_for(signature.labels, policy), _allowed_nodes(signature.labels, policy)
-    if (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (limits, allowed_nodes, ""):
-        return signature
     updated = msgspec.structs.replace(constraints, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
-    return _with_constraints(signature, updated)
+    if policy.network_rules is not None:
+        updated = _with_network(updated, signature.labels, policy.network_rules)
+    return signature if updated == constraints else _with_constraints(signature, updated)
+
+
+def _with_network(constraints: InterPodConstraints, labels: Labels, rules: NetworkRules) -> InterPodConstraints:
+    """The constraints of a governed pod with these labels, with what its policy's network asks."""
+    ways = [way for selector, ways in rules.ways if selector.matches(labels) for way in ways]
+    leading = [way for way in ways if not way.ends_nowhere]
+    terms = tuple(dict.fromkeys(way.nodes for way in leading if way.nodes is not None))
+    allowed = (AllowedNodes(rules.name, terms),) if all(way.nodes is not None for way in leading) else ()
+    if not leading:
+        why = next((way.ends_nowhere for way in ways), "no arc begins at it that leads to a node")
+        allowed = (AllowedNodes(f"{rules.name}, which leads it nowhere: {why}", ()),)
+    arcs = [rules.arcs[number] for number in sorted({number for way in ways for number in way.arcs})]
+    return msgspec.structs.replace(
+        constraints,
+        limits=(
+            *constraints.limits,
+            *(
+                MaxPerDomain(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.maximum, arc.nodes)
+                for arc in arcs
+                if arc.maximum is not None
+            ),
+        ),
+        allowed_nodes=(*constraints.allowed_nodes, *allowed),
+        node_prices=tuple(dict.fromkeys(NodePrice(way.nodes, way.cost, way.part, way.weight) for way in leading)),
+        count_prices=tuple(
+            CountPrice(arc.topology_key, arc.selectors, rules.namespaces, arc.segments, arc.nodes)
+            for arc in arcs
+            if len(arc.segments) > 1
+        ),
+        waiting_cost=min((cost for selector, cost in rules.waiting if selector.matches(labels)), default=0),
+    )
 
 
 def _with_constraints(signature: PodSignature, constraints: InterPodConstraints) -> PodSignature:
@@ -128,7 +167,7 @@ def selectors_of(constraint: Constraint) -> tuple[LabelSelector, ...]:
 
 def _allowed_nodes(labels: Labels, policy: Policy) -> tuple[AllowedNodes, ...]:
     return tuple(
-        AllowedNodes(display_name(constraint, policy), constraint.nodes)
+        AllowedNodes(display_name(constraint, policy), (NodeSelectorTerm(constraint.nodes.requirements),))
         for constraint in policy.constraints
         if isinstance(constraint, Global) and constraint.nodes.requirements and constraint.pods.matches(labels)
     )

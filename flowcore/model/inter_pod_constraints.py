@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.networks import CostPart, Segment
 from flowcore.model.selector_index import Scope
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
 from flowcore.model.volumes import REGION, ZONE
 
 #: The label that says which node a node is.
 HOSTNAME = "kubernetes.io/hostname"
+#: In place of a topology key: each node is a domain of its own. No label has this key.
+EACH_NODE = "(node)"
 #: Labels that the API server copies from the node to a pod when the pod is bound (PodTopologyLabels, Kubernetes 1.35).
 LABELS_OF_NODES = frozenset({ZONE, REGION})
 
@@ -82,10 +85,11 @@ class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     Attributes:
         constraint: its name for people: "constraint az of policy shop".
-        topology_key: "": the whole cluster is one domain.
+        topology_key: "": the whole cluster is one domain; EACH_NODE: each node is.
         selectors, namespaces: the description: pods that any of the selectors selects, in namespaces whose labels
             ``namespaces`` selects (None: in all).
         max_pods: 0: no such pod may be there. The pod itself counts if the description matches it.
+        nodes: the limit holds on nodes that any of these selects, and counts pods there; (): on all.
     """
 
     constraint: str
@@ -93,13 +97,39 @@ class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     selectors: tuple[LabelSelector, ...]
     namespaces: LabelSelector | None
     max_pods: int
+    nodes: tuple[NodeSelectorTerm, ...] = ()
 
 
 class AllowedNodes(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Nodes that a policy's constraint leaves to a pod: those with labels that ``nodes`` selects."""
+    """Nodes that a policy leaves to a pod: those that any of ``nodes`` selects."""
 
     constraint: str
-    nodes: LabelSelector
+    nodes: tuple[NodeSelectorTerm, ...]
+
+
+class NodePrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What a way of a policy's network costs a pod that goes to a node; of several ways the cheapest counts.
+
+    Attributes:
+        nodes: that it leads to; None: all.
+        cost: a constant.
+        part: is added, ``weight`` times; None: nothing is.
+    """
+
+    nodes: NodeSelectorTerm | None
+    cost: int
+    part: CostPart | None = None
+    weight: int = 1
+
+
+class CountPrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What a pod costs by how many pods are in its node's domain already; the description is as in ``MaxPerDomain``."""
+
+    topology_key: str
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+    segments: tuple[Segment, ...]
+    nodes: tuple[NodeSelectorTerm, ...] = ()
 
 
 class KindPenalty(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -126,6 +156,8 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
         preferred, soft_spread: preferred (spread: ScheduleAnyway): costs read them, no filter does.
         limits, allowed_nodes: required by the policy that governs the pod; unknown to kube-scheduler.
         kind, penalties: its kind of workload and what the policy says of its neighbours: costs read them, no filter.
+        node_prices, count_prices: what the ways of the policy's network cost.
+        waiting_cost: what the pod costs beside its price while it waits.
         contradiction: why the constraints of that policy rule the pod out on every node, "": they do not.
     """
 
@@ -142,6 +174,9 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
     unreadable_spread: str = ""
     kind: str = ""
     penalties: tuple[KindPenalty, ...] = ()
+    node_prices: tuple[NodePrice, ...] = ()
+    count_prices: tuple[CountPrice, ...] = ()
+    waiting_cost: int = 0
 
     @property
     def reads_node_labels(self) -> bool:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import msgspec
 
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
 
 #: Ends of arcs that are no aggregators: all nodes, and the end of flow that places no pod.
 NODES, UNSCHEDULED = "Nodes", "Unscheduled"
@@ -133,3 +133,59 @@ class NetworkSpec(msgspec.Struct, frozen=True):
     def _selectors(self) -> Iterator[LabelSelector]:
         yield from (each.tail.selector for each in self.arcs if not each.tail.runs)
         yield from (each.over.pods for each in self.aggregators if each.over.pods is not None)
+
+
+class LimitedArc(msgspec.Struct, frozen=True):
+    """An arc whose units are limited, or cost more and more, as a rule of the pods that pass it.
+
+    Attributes:
+        name: for people.
+        topology_key: in whose domains units are counted; "": all together; or each node by itself (``EACH_NODE``).
+        nodes: that ways through it lead to; (): all.
+        selectors: pods whose units pass it, those that run too.
+        maximum: of units; None: any number.
+        segments: of its cost; the first one alone is a part of what ways cost.
+    """
+
+    name: str
+    topology_key: str
+    nodes: tuple[NodeSelectorTerm, ...]
+    selectors: tuple[LabelSelector, ...]
+    maximum: int | None
+    segments: tuple[Segment, ...]
+
+
+class NetworkWay(msgspec.Struct, frozen=True):
+    """A way from pods to nodes.
+
+    Attributes:
+        nodes: where it leads; None: to all.
+        cost, part, weight: what all its arcs cost together that cost always the same.
+        arcs: its limited ones, by number.
+        ends_nowhere: why it leads to no node of the round, a clause; "": it leads to some.
+    """
+
+    nodes: NodeSelectorTerm | None
+    cost: int
+    part: CostPart | None
+    weight: int
+    arcs: frozenset[int]
+    ends_nowhere: str = ""
+
+
+class NetworkRules(msgspec.Struct, frozen=True):
+    """A network as rules of single pods: which nodes, at what price, and how many of them. Nodes of a round decide it.
+
+    Attributes:
+        name: for people.
+        namespaces: whose pods count.
+        ways: by the pods that they begin at.
+        arcs: that ways pass.
+        waiting: what waiting costs pods beside their prices.
+    """
+
+    name: str
+    namespaces: LabelSelector | None
+    ways: tuple[tuple[LabelSelector, tuple[NetworkWay, ...]], ...]
+    arcs: tuple[LimitedArc, ...]
+    waiting: tuple[tuple[LabelSelector, int], ...]

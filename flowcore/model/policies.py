@@ -13,7 +13,7 @@ import msgspec
 from flowcore.model.constraints import Constraint
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gang_parents import DEFAULT_CONTROLLERS, GangController, ParentRule
-from flowcore.model.networks import NetworkSpec
+from flowcore.model.networks import NetworkRules, NetworkSpec
 from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
@@ -294,6 +294,8 @@ class Policy(msgspec.Struct, frozen=True):
     during_execution: DuringExecution = DuringExecution.IGNORE
     lasting_rules: tuple[LastingRule, ...] = ()
     network: NetworkSpec | None = None
+    #: What a round makes of it, where single pods can keep to it.
+    network_rules: NetworkRules | None = None
 
     def draws(self, models: Collection[str]) -> bool:
         """Whether a network decides about its pods; ``models``: names of the cost models that draw one."""

@@ -25,7 +25,8 @@ def planned(case: DrawnCase, network: dict[str, Any]) -> RoundResult:
     ]
     running = PodIndex.of((name, PodSignature("default", tuple(labels.items()))) for labels, name in case.runs)
     taken = [(name, amounts(4000 - room), ()) for name, room in case.room.items()]
-    policy = parse_policy("p", {"selects": {"podSelector": {}}, "network": network}, BUILT_IN_MODELS)
+    spec = {"selects": {"podSelector": {}}, "unscheduled": {"per": "Pod"}, "network": network}
+    policy = parse_policy("p", spec, BUILT_IN_MODELS)
     return run_round(snapshot(nodes, pending, taken, pod_index=running), {"p": policy})
 
 
@@ -100,7 +101,7 @@ def test_only_pods_that_share_an_arc_must_cost_the_same_there() -> None:
     assert nodes_of(network, A, B).total() == 2
 
 
-NOWHERE = {"arcs": [{"from": {"podSelector": {}}, "to": "Unscheduled"}]}
+NOWHERE = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "maximum": 0}]}
 
 
 @pytest.mark.parametrize("running", [False, True])

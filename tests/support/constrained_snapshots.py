@@ -18,7 +18,7 @@ from flowcore.model.nodes import Taint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.selectors import Labels, LabelSelector, Requirement
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Requirement
 
 TOPOLOGIES = ("zone", "zone", "host", "rack")
 APPS = ("web", "db", "job")
@@ -65,7 +65,9 @@ limits = st.builds(
     st.sampled_from((None, None, LabelSelector((Requirement("team", "Exists"),)))),
     st.sampled_from((0, 1, 1, 2, 3)),
 )
-_only_on = st.just(AllowedNodes("constraint g of policy p", LabelSelector((Requirement("zone", "In", ("a", "b")),))))
+_only_on = st.just(
+    AllowedNodes("constraint g of policy p", (NodeSelectorTerm((Requirement("zone", "In", ("a", "b")),)),))
+)
 _inter_pod_constraints = st.builds(
     InterPodConstraints,
     affinity=short_lists(_terms),

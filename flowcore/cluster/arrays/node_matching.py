@@ -23,10 +23,7 @@ def affinity_matches(pod_class: PodClass, table: NodeTable) -> Bools:
     for key, value in pod_class.node_selector:
         matching &= _meets(Requirement(key, "In", (value,)), table)
     if pod_class.required_affinity is not None:
-        any_term = np.zeros(len(table.nodes), dtype=np.bool_)
-        for term in pod_class.required_affinity:
-            any_term |= term_matches(term, table)
-        matching &= any_term
+        matching &= any_matches(pod_class.required_affinity, table)
     return matching
 
 
@@ -37,6 +34,14 @@ def term_matches(term: NodeSelectorTerm, table: NodeTable) -> Bools:
     matching = meets_all(term.expressions, table)
     for requirement in term.fields:
         matching &= _field_meets(requirement, table)
+    return matching
+
+
+def any_matches(terms: Iterable[NodeSelectorTerm], table: NodeTable) -> Bools:
+    """bool[N]: nodes that any of these terms selects."""
+    matching = np.zeros(len(table.nodes), dtype=np.bool_)
+    for term in terms:
+        matching |= term_matches(term, table)
     return matching
 
 

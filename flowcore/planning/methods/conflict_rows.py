@@ -52,6 +52,7 @@ class _Rows:
         self._program, self._pairs = program, pairs
         #: Of each further column the most, and what it is where the columns of the pairs are known.
         self._most: list[float] = []
+        self._costs: list[float] = []
         self._values: list[Callable[[Float64s], float]] = []
         self._upper: list[float] = []
         self._entries: list[tuple[Int64s, Float64s]] = []
@@ -61,9 +62,10 @@ class _Rows:
         self._entries.append((np.asarray(columns, dtype=np.int64), np.asarray(coefficients, dtype=np.float64)))
         self._upper.append(upper)
 
-    def add_column(self, most: float, value: Callable[[Float64s], float]) -> int:
+    def add_column(self, most: float, value: Callable[[Float64s], float], cost: float = 0.0) -> int:
         """A column of a whole number from 0 to ``most``; ``value``: what it is, by the columns of the pairs."""
         self._most.append(most)
+        self._costs.append(cost)
         self._values.append(value)
         return len(self._program.costs) + len(self._most) - 1
 
@@ -108,7 +110,7 @@ class _Rows:
         old = self._program
         with_columns = replace(
             old,
-            costs=np.concatenate([old.costs, np.zeros(len(self._most))]),
+            costs=np.concatenate([old.costs, np.array(self._costs)]),
             variable_upper=np.concatenate([old.variable_upper, np.array(self._most)]),
         )
         return with_columns.with_rows(self._entries, self._upper)
@@ -133,6 +135,7 @@ def with_conflict_rows(
     """
     rows = _Rows(program, pairs)
     _add_ports(rows, pairs, demands)
+    _add_rising(rows, pairs, demands, capacity)
     reading, incrementing = _readers_and_incrementers(pairs, demands)
     for counter, readers in reading.items():
         bound = [each for each in readers if counter in each.skews]
@@ -197,6 +200,30 @@ def _add_ports(rows: _Rows, pairs: Pairs, demands: Sequence[Demand]) -> None:
             columns = holders[pairs.places[holders] == node]
             if len(columns) > 1:
                 rows.add(columns, np.ones(len(columns)), 1.0)
+
+
+def _add_rising(rows: _Rows, pairs: Pairs, demands: Sequence[Demand], capacity: Plan) -> None:
+    """Pods beyond each end of a price that rises with their number cost what it rises by."""
+    present = np.unique(pairs.classes).tolist()
+    for price in dict.fromkeys(price for index in present for price in demands[index].constraints.rising):
+        counter, counts = price.counter, capacity.domain_counts.of(price.counter)
+        raising = [index for index in present if counter in demands[index].constraints.increments]
+        columns = np.nonzero(np.isin(pairs.classes, raising))[0]
+        counted = columns[counter.counted_nodes[pairs.places[columns]]]
+        for domain, inside in rows.by_domain(counted, counter.domains).items():
+            begun = int(counter.initial[domain])
+            for end, rise in zip(price.ends.tolist(), np.diff(price.costs).tolist(), strict=True):
+                # Arcs have what a pod pays as the round begins.
+                slack = max(0, end - int(counts[domain]))
+                if rise and end > begun and rows.pods(inside) > slack:
+                    beyond = partial(_beyond, inside, slack)
+                    column = rows.add_column(rows.pods(inside) - slack, beyond, float(rise))
+                    rows.add([*inside, column], [*np.ones(len(inside)), -1.0], slack)
+
+
+def _beyond(columns: Int64s, slack: int, values: Float64s) -> float:
+    """By how much the sum of some columns is above a number."""
+    return max(0.0, float(values[columns].sum()) - slack)
 
 
 def _add_spread(

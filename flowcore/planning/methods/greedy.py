@@ -22,6 +22,7 @@ from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.rising_price import RisingPrice
 
 #: With at most this many domains the cheapest node of each is looked for; with more, the cheapest nodes of all.
 _FEW_DOMAINS = 64
@@ -185,7 +186,7 @@ class CandidateNodes:
         if self._wait_prices is not None:
             at_once = 1
         while remaining:
-            most = min(remaining, at_once)
+            most = min(remaining, at_once, self._until_dearer())
             self._update_soft_cost()
             allowed = domain_counts.allowed(constraints) if constraints.constrained else None
             if self._packed and allowed is not None:
@@ -213,6 +214,12 @@ class CandidateNodes:
             remaining -= sum(pods for _, pods in placed)
             self._placed += sum(pods for _, pods in placed)
         return sequence
+
+    def _until_dearer(self) -> int:
+        """How many pods may come before a price rises with their number; of nodes by themselves slots say it."""
+        counts = self._capacity.domain_counts
+        shared = (price for price in self._demand.constraints.rising if not _is_of_nodes(price))
+        return min((price.until_next(counts.of(price.counter)) for price in shared), default=2**31)
 
     def _place_in_turns(self, count: int, own_costs: OwnCosts) -> list[tuple[int, int]]:
         """Commits at most ``count`` pods of a demand that only spreads, one by one: kinds of nodes are compared."""
@@ -415,7 +422,13 @@ class CandidateNodes:
     def _slot_costs(self, nodes: Int64s, levels: Int64s) -> Int64s:
         demand = self._demand
         slots = demand.potential.slots(self._capacity.load_at(nodes, demand.potential), demand.size, levels)
-        return slots + demand.constraints.penalty_of_own_pods * levels
+        slots = slots + demand.constraints.penalty_of_own_pods * levels
+        for price in filter(_is_of_nodes, demand.constraints.rising):
+            codes = price.counter.domains.codes[nodes, np.newaxis]
+            counts = self._capacity.domain_counts.of(price.counter)[codes]
+            rises = price.next_pod(counts + levels) - price.next_pod(counts)
+            slots = slots + np.where(codes < price.counter.domains.count, rises, 0)
+        return slots
 
     def _cheapest_slots(self, nodes: Int64s, most: Int64s, count: int) -> tuple[Int64s, Int64s]:
         arc, deepest = self._arc_cost(nodes)[:, np.newaxis], int(most.max())
@@ -439,3 +452,8 @@ class CandidateNodes:
             given += np.clip(short - (np.cumsum(ties) - ties), 0, ties)
         used = given > 0
         return nodes[used], given[used].astype(np.int64)
+
+
+def _is_of_nodes(price: RisingPrice) -> bool:
+    """Whether it rises with the pods of one node."""
+    return price.counter.domains.are_single_nodes

@@ -5,6 +5,7 @@
     cost = sum over placed pods of its arc to its node
          + sum over nodes of potential(load with the plan) - potential(load as the round begins)
          + sum over placed pods of what its preferences among the pods of the round add
+         + sum over placed pods of how much dearer arcs of networks are, whose price rises with the pods in a domain
          + sum over placed pods of how much dearer is what its claims get than what its node had as the round begins
          + sum over pending pods of the price of leaving it
 
@@ -15,7 +16,7 @@ pods. A pod's preferences count all other pods of the plan as running.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
+from flowcore.rules.topology.rising_price import RisingPrice
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 
 
@@ -41,6 +43,10 @@ class Objective:
         self._soft: dict[int, SoftConstraintCosts | None] = {}
         #: Commits that were priced last, and what preferences add: a plan is compared, and then shown.
         self._with_preferences: tuple[tuple[Commit, ...], list[tuple[list[int], Int64s]]] = (), []
+        self._rising: dict[RisingPrice, list[int]] = {}
+        for index, demand in enumerate(demands):
+            for rising in demand.constraints.rising:
+                self._rising.setdefault(rising, []).append(index)
         self._alike: dict[NodePotential, list[int]] = {}
         for index, demand in enumerate(demands):
             self._alike.setdefault(demand.potential, []).append(index)
@@ -62,7 +68,8 @@ class Objective:
             int(prices @ np.array([commits[place].count for place in places]))
             for places, prices in self._soft_prices(commits)
         )
-        return self.without_preferences(commits) + soft + self._claims_cost(commits)
+        rising = sum(int(rises.sum()) for _, rises in self._rises(commits))
+        return self.without_preferences(commits) + soft + rising + self._claims_cost(commits)
 
     def without_preferences(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods less what their preferences among each other add."""
@@ -102,9 +109,38 @@ class Objective:
         for places, soft in self._soft_prices(commits):
             for place, price in zip(places, soft.tolist(), strict=True):
                 prices[begins[place] : begins[place] + count[place]] += price
+        for places, rises in self._rises(commits):
+            pods = np.concatenate([np.arange(begins[place], begins[place] + count[place]) for place in places])
+            prices[pods] += rises
         for place, price in self._claim_prices(commits).items():
             prices[begins[place] : begins[place] + count[place]] += price
         return prices
+
+    def _rises(self, commits: Sequence[Commit]) -> Iterator[tuple[list[int], Int64s]]:
+        """For each price that rises: commits that pay it, and by how much it is dearer for each of their pods.
+
+        A pod pays beside those that run, those that do not pay, and those of commits before its own.
+        """
+        if not self._rising:
+            return
+        demand, node, count = _columns(commits)
+        for rising, payers in self._rising.items():
+            counter = rising.counter
+            raising = np.array([counter in each.constraints.increments for each in self._demands], dtype=np.bool_)
+            pays = np.isin(demand, payers) & counter.counted_nodes[node]
+            if not pays.any():
+                continue
+            others = raising[demand] & ~pays & counter.counted_nodes[node]
+            before = counter.initial.copy()
+            np.add.at(before, counter.domains.codes[node[others]], count[others])
+            places = np.nonzero(pays)[0]
+            domains = np.repeat(counter.domains.codes[node[places]], count[places])
+            order = np.argsort(domains, kind="stable")
+            turn = np.empty(len(domains), dtype=np.int64)
+            starts = np.searchsorted(domains[order], domains[order])
+            turn[order] = np.arange(len(domains)) - starts
+            first = rising.next_pod(counter.initial)[domains]
+            yield places.tolist(), rising.next_pod(before[domains] + turn) - first
 
     def _claims_cost(self, commits: Sequence[Commit]) -> int:
         return sum(price * commits[place].count for place, price in self._claim_prices(commits).items())

@@ -76,6 +76,19 @@ class Problem:
             snapshot, self.policies, self.models, self._given_cache, known, self.charge, self.without, self.say
         )
 
+    def with_policies(self, policies: Mapping[str, Policy], models: Mapping[str, CostModel]) -> Problem:
+        """The same pods under other policies and cost models, of which there are some more."""
+        return Problem(
+            self.snapshot,
+            {**self.policies, **policies},
+            {**self.models, **models},
+            self._given_cache,
+            self.contradictions,
+            self.charge,
+            self.without,
+            self.say,
+        )
+
     def with_demands(
         self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()
     ) -> Problem:
@@ -142,9 +155,11 @@ class Problem:
 
     @cached_property
     def drawing(self) -> frozenset[str]:
-        """The policies whose pods a network places, by their own drawing or that of their cost model."""
+        """The policies whose pods a network places as a whole, by their own drawing or that of their cost model."""
         models = network_models(self.models)
-        return frozenset(name for name, policy in self.policies.items() if policy.draws(models))
+        return frozenset(
+            name for name, policy in self.policies.items() if policy.network_rules is None and policy.draws(models)
+        )
 
     @cached_property
     def must_place(self) -> tuple[int, ...]:

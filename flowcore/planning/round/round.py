@@ -38,6 +38,7 @@ from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
+    CompileNetworks,
     CompileWorkloadKinds,
     FormConstraintGangs,
     KeepQueueLimits,
@@ -118,6 +119,7 @@ class Round:
             cache.follow_columns(self._columns.begun, snapshot)
         self._replacements = PlaceReplacements(_first_left)
         self._passes = (
+            CompileNetworks(),
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
@@ -452,7 +454,13 @@ def run_one_by_one(
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
     columns = with_columns(snapshot)
-    passes = CompileConstraints(), CompileWorkloadKinds(), PlaceReplacements(None), WithoutAtomicGroups()
+    passes = (
+        CompileNetworks(),
+        CompileConstraints(),
+        CompileWorkloadKinds(),
+        PlaceReplacements(None),
+        WithoutAtomicGroups(),
+    )
     problem = apply_all(passes, Problem(columns.snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))

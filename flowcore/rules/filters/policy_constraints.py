@@ -5,16 +5,17 @@ It runs after the filters of kube-scheduler: where both reject a node, their rea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from flowcore.cluster.arrays.node_matching import meets_all
+from flowcore.cluster.arrays.node_matching import any_matches
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
-from flowcore.model.inter_pod_constraints import HOSTNAME, InterPodConstraints, MaxPerDomain
+from flowcore.model.inter_pod_constraints import EACH_NODE, HOSTNAME, InterPodConstraints, MaxPerDomain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
-from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.domain_limits import Cap, counts_itself, domains_of_limit, limit_match
 
 NAME = "PolicyConstraints"
 
@@ -32,7 +33,7 @@ def nodes_reads(signature: PodSignature) -> FilterInputs | None:
     allowed_nodes = () if signature.constraints is None else signature.constraints.allowed_nodes
     if not allowed_nodes:
         return None
-    keys = {requirement.key for each in allowed_nodes for requirement in each.nodes.requirements}
+    keys = {requirement.key for each in allowed_nodes for term in each.nodes for requirement in term.expressions}
     return FilterInputs(allowed_nodes, label_keys=tuple(sorted(keys)))
 
 
@@ -41,7 +42,7 @@ def nodes_rejections(signature: PodSignature, table: NodeTable) -> tuple[Rejecti
     rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     for allowed in signature.constraints.allowed_nodes if signature.constraints is not None else ():
-        others = ~meets_all(allowed.nodes.requirements, table) & ~decided
+        others = ~any_matches(allowed.nodes, table) & ~decided
         rejected.append(Rejection(f"node(s) are not among those of {allowed.constraint}", others))
         decided |= others
     return tuple(rejected)
@@ -55,7 +56,7 @@ def reads(signature: PodSignature, pod_index: PodIndex) -> FilterInputs | None:
     return FilterInputs(
         class_key=(limits, tuple(counts_itself(limit, signature, pod_index.namespaces) for limit in limits)),
         matching_pods=tuple(pod_index.matching_pods(limit_match(limit)) for limit in limits),
-        label_keys=tuple(sorted({limit.topology_key for limit in limits if limit.topology_key})),
+        label_keys=tuple(sorted({key for limit in limits for key in _label_keys(limit)})),
     )
 
 
@@ -64,14 +65,14 @@ def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -
     rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     for limit in signature.constraints.limits if signature.constraints is not None else ():
-        key = limit.topology_key
-        domains = Domains.unordered(key, table) if key else Domains.whole(table)
-        if key:
+        key, domains = limit.topology_key, domains_of_limit(limit, table)
+        if key and not limit.nodes:
             unlabelled = ~domains.labelled & ~decided
             rejected.append(Rejection(f"node(s) have no label {key} ({limit.constraint})", unlabelled))
             decided |= unlabelled
         counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
-        cap = Cap(counter, limit.max_pods, int(counts_itself(limit, signature, pod_index.namespaces)))
+        itself = int(counts_itself(limit, signature, pod_index.namespaces))
+        cap = Cap(counter, limit.max_pods, itself, is_partial=bool(limit.nodes))
         full = ~cap.allowed_domains(counter.initial)[domains.codes] & ~decided
         rejected.append(Rejection(reason(limit), full))
         decided |= full
@@ -90,21 +91,29 @@ def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: Node
     """
     beside, room = np.ones(len(table.nodes), dtype=np.bool_), float("inf")
     for limit in signature.constraints.limits if signature.constraints is not None else ():
-        if limit.topology_key == HOSTNAME or (limit.topology_key and not len(table.nodes)):
+        if limit.topology_key in (HOSTNAME, EACH_NODE) or (limit.topology_key and not len(table.nodes)):
             continue
-        domains = Domains.unordered(limit.topology_key, table) if limit.topology_key else Domains.whole(table)
+        domains = domains_of_limit(limit, table)
         counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
         own = int(counts_itself(limit, signature, pod_index.namespaces))
-        allowed = Cap(counter, limit.max_pods, own).allowed_domains(counter.initial)
+        allowed = Cap(counter, limit.max_pods, own, is_partial=bool(limit.nodes)).allowed_domains(counter.initial)
         beside &= allowed[domains.codes]
-        if own:
+        if own and not limit.nodes:
             room = min(room, float((limit.max_pods - counter.initial[:-1])[allowed[:-1]].sum()))
     return beside, room
 
 
+def _label_keys(limit: MaxPerDomain) -> Iterator[str]:
+    if limit.topology_key not in ("", EACH_NODE):
+        yield limit.topology_key
+    yield from (requirement.key for term in limit.nodes for requirement in term.expressions)
+
+
 def reason(limit: MaxPerDomain) -> str:
     """Why a limit rejects a node."""
-    if not limit.max_pods:
+    if limit.topology_key == EACH_NODE:
+        return f"node(s) are full by {limit.constraint} (at most {limit.max_pods} per node)"
+    if not limit.max_pods and not limit.nodes:
         return f"node(s) are closed by {limit.constraint} (no other group in the same {limit.topology_key})"
     where = f"per {limit.topology_key}" if limit.topology_key else "in the cluster"
     return f"node(s) are full by {limit.constraint} (at most {limit.max_pods} {where})"

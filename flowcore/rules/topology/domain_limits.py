@@ -13,11 +13,13 @@ from typing import overload
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.model.inter_pod_constraints import MaxPerDomain
+from flowcore.cluster.arrays.node_matching import any_matches
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
+from flowcore.model.inter_pod_constraints import EACH_NODE, CountPrice, MaxPerDomain
 from flowcore.model.pod_index import ConstraintMatch, PodSignature
 from flowcore.model.selectors import Labels
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domains import Domains
 
 #: More pods than any node takes.
 UNLIMITED = 2**31
@@ -52,11 +54,13 @@ class Cap:
 
     Attributes:
         self_match: 1 where the limit counts the pod itself.
+        is_partial: whether it says nothing of nodes in no domain; else these take no such pod.
     """
 
     counter: DomainCounter
     max_per_domain: int
     self_match: int
+    is_partial: bool = False
 
     @property
     def blocks(self) -> bool:
@@ -68,23 +72,33 @@ class Cap:
         return within_limit(pods, self.self_match, self.max_per_domain)
 
     def allowed_domains(self, counts: Int64s) -> Bools:
-        """bool[D + 1]: domains that take the pod, by their counted pods; nodes without the label never do."""
+        """bool[D + 1]: domains that take the pod, by their counted pods, and whether nodes in no domain do."""
         allowed = within_limit(counts, self.self_match, self.max_per_domain)
-        allowed[-1] = False
+        allowed[-1] = self.is_partial
         return allowed
 
     def remaining(self, counts: Int64s) -> Int64s:
-        """int64[D + 1]: how many pods that have the limit each domain takes in a row; 0 for nodes without the label."""
+        """int64[D + 1]: how many pods that have the limit each domain takes in a row, and nodes in no domain do."""
         if not self.self_match:
             return np.where(self.allowed_domains(counts), UNLIMITED, 0)
         most = remaining(self.max_per_domain, counts)
-        most[-1] = 0
+        most[-1] = UNLIMITED if self.is_partial else 0
         return most
 
 
-def limit_match(limit: MaxPerDomain) -> ConstraintMatch:
-    """The pods that a limit counts."""
+def limit_match(limit: MaxPerDomain | CountPrice) -> ConstraintMatch:
+    """The pods that a limit, or a price by their number, counts."""
     return ConstraintMatch(limit.selectors, limit.namespaces)
+
+
+def domains_of_limit(limit: MaxPerDomain | CountPrice, table: NodeTable) -> Domains:
+    """The domains in which a limit counts, with numbers of the table."""
+    key = limit.topology_key
+    if key == EACH_NODE:
+        domains = Domains.single_nodes(table)
+    else:
+        domains = Domains.unordered(key, table) if key else Domains.whole(table)
+    return domains.within(any_matches(limit.nodes, table)) if limit.nodes else domains
 
 
 def counts_itself(limit: MaxPerDomain, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:

@@ -58,6 +58,11 @@ class Domains:
         count = len(table.nodes)
         return cls(np.arange(count, dtype=np.int64), np.ones(count, dtype=np.bool_), count)
 
+    def within(self, nodes: Bools) -> Domains:
+        """The same domains with these nodes only, bool[N]; others are in none."""
+        inside = nodes & self.labelled
+        return Domains(np.where(inside, self.codes, self.count), inside, self.count)
+
     @cached_property
     def are_single_nodes(self) -> bool:
         """Whether no domain has two nodes."""

@@ -146,7 +146,8 @@ class _LabelReaders:
                     SpreadMatch(namespace, spread.selector)
                     for spread in (*constraints.spread, *constraints.soft_spread)
                 )
-                readers.update(limit_match(limit) for limit in constraints.limits)
+                readers.update(map(limit_match, constraints.limits))
+                readers.update(map(limit_match, constraints.count_prices))
                 readers.update(penalty_match(penalty) for penalty in constraints.penalties)
         for reader in readers:
             self._index.add(reader)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import (
     affinity_matches,
-    meets_all,
+    any_matches,
     seconds_before_eviction,
     tolerates,
 )
@@ -195,6 +196,7 @@ class LastingRules:
         policy, index = self._policies.get(pod.policy), self._snapshot.pod_index
         if policy is None or not policy.lasting_rules or all_or_none(pod.signature.labels, policy):
             return
+        policy = msgspec.structs.replace(policy, network_rules=None)  # which say where pods go, not where they stay
         pod_class, signature = pod.pod_class, with_policy_constraints(pod.signature, policy, index.services)
         constraints = signature.constraints or InterPodConstraints()
         if LastingRule.TAINTS in policy.lasting_rules and self._snapshot.table.taint_sets:
@@ -348,7 +350,7 @@ def _of_policy_constraints(
 ) -> Iterator[NodeVerdict]:
     """Constraints of the policy. A limit for the whole cluster is passed over: no other node would mend it."""
     for allowed in constraints.allowed_nodes:
-        others = ~meets_all(allowed.nodes.requirements, table)
+        others = ~any_matches(allowed.nodes, table)
         yield NodeVerdict(others.astype(np.int64), partial(_not_allowed_reason, table, allowed))
     for limit in constraints.limits:
         if not limit.topology_key:

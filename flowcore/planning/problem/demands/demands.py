@@ -137,10 +137,16 @@ class Demand:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)
 
-    @property
+    @cached_property
     def waits(self) -> bool:
-        """Whether its pods wait for as long as that costs less than every node that has room."""
-        return self.policy.unscheduled.wait_for_cheaper_node
+        """Whether its pods wait for as long as that costs less than every node that has room.
+
+        So do pods of a network, of which some way may cost more than waiting.
+        """
+        if self.policy.network_rules is None or not self.counts.any():
+            return self.policy.unscheduled.wait_for_cheaper_node
+        dearest = int(self.arc[self.counts > 0].max()) + sum(price.highest for price in self.constraints.rising)
+        return self.policy.unscheduled.wait_for_cheaper_node or dearest >= int(self.prices[-1])
 
     def has_wish(self, snapshot: Snapshot) -> bool:
         """Whether there is room for a pod of it on the node that its pods wish for, as the round begins."""
@@ -343,7 +349,7 @@ def demands_of(
             counts=counts[index],
             arc=arcs.get(index, no_costs),
             first_increase=increases.get(index, no_costs),
-            prices=prices[index],
+            prices=prices[index] + _waiting_cost(group),
             level=0,
             worth=np.zeros_like(prices[index]),
             dominant_share=dominant_shares[index],
@@ -358,6 +364,12 @@ def demands_of(
         )
         for index, group in enumerate(groups)
     )
+
+
+def _waiting_cost(group: Group) -> int:
+    """What a pod of a group costs beside its price while it waits: its network's arc to that."""
+    rules = group.signature.constraints
+    return 0 if rules is None else rules.waiting_cost
 
 
 def with_costs(

@@ -95,7 +95,7 @@ def price_placements(
                 [
                     _Offer(arcs[index], sizes[index], allowed[index], suffered[index] + claims[index].most)
                     for index, group in enumerate(groups)
-                    if potentials[index] == potential and not policies[group.policy].unscheduled.wait_for_cheaper_node
+                    if potentials[index] == potential and not _may_cost_anything(policies[group.policy])
                 ],
                 steepest,
             )
@@ -139,6 +139,11 @@ def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dic
         for utilisation in dict.fromkeys(cost.utilisation for cost in costs)
         if utilisation is not Utilisation.REQUESTED
     }
+
+
+def _may_cost_anything(policy: Policy) -> bool:
+    """Whether its pods wait rather than pay more than their price: for a cheaper node, or by what their network says."""
+    return policy.unscheduled.wait_for_cheaper_node or policy.network_rules is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,4 +242,7 @@ def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstr
             raised[counter] += len(group.pods)
     room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
     penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
-    return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]
+    return [
+        sum(cost * min(raised[counter], room) for counter, cost in each) + sum(price.highest for price in terms.rising)
+        for each, terms in zip(penalties, constraints, strict=True)
+    ]

@@ -39,7 +39,8 @@ def compile_constraints(
         say: computes the contradictions.
     """
     constrained = any(policy.constraints for policy in policies.values())
-    if not constrained and all(policy.cost.default_spread == NO_SPREAD for policy in policies.values()):
+    drawn = any(policy.network_rules is not None for policy in policies.values())
+    if not constrained and not drawn and all(policy.cost.default_spread == NO_SPREAD for policy in policies.values()):
         return snapshot, ()
     contradictory: tuple[Contradiction, ...] = ()
     if constrained:
@@ -53,7 +54,7 @@ def compile_constraints(
         signature = known.get((pod.policy, pod.signature))
         if signature is None:
             policy = policies[pod.policy]
-            constrain = with_policy_constraints if policy.constraints else with_policy_spread
+            constrain = with_policy_constraints if policy.constraints or policy.network_rules else with_policy_spread
             signature = constrain(pod.signature, policy, snapshot.pod_index.services)
             signature = spread.without_unused_spread(_with_contradiction(signature, policy, contradictory))
             known[pod.policy, pod.signature] = signature

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from flowcore.cluster.arrays.node_matching import any_matches
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.inter_pod_constraints import (
+    EACH_NODE,
     HOSTNAME,
     AffinityTerm,
+    CountPrice,
     InterPodConstraints,
     KindPenalty,
+    MaxPerDomain,
     SpreadConstraint,
     WeightedTerm,
 )
@@ -23,17 +27,15 @@ from flowcore.model.pod_index import (
 )
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import ScopedIndex
-from flowcore.model.selectors import Labels
+from flowcore.model.selectors import Labels, NodeSelectorTerm
 from flowcore.model.workload_kinds import penalty_match
 from flowcore.rules.topology.affinity import affinity_matches_itself
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.rising_price import RisingPrice
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
 from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs, needed_labels
-
-#: In place of a topology key: each node is a domain of its own. No label has this key.
-_EACH_NODE = "(node)"
 
 
 def topology_constraints_of(
@@ -71,6 +73,7 @@ class _OwnRules:
     spread_counters: list[DomainCounter] = field(default_factory=list)
     caps: list[Cap] = field(default_factory=list)
     suffered: list[tuple[DomainCounter, int]] = field(default_factory=list)
+    rising: list[RisingPrice] = field(default_factory=list)
 
 
 class _CounterRegistry:
@@ -84,7 +87,9 @@ class _CounterRegistry:
     ) -> None:
         self._groups, self._table, self._pod_index = groups, snapshot.table, snapshot.pod_index
         self._whole = Domains.whole(snapshot.table)
-        self._domains: dict[str, Domains] = {_EACH_NODE: Domains.single_nodes(snapshot.table)}
+        self._domains: dict[str, Domains] = {EACH_NODE: Domains.single_nodes(snapshot.table)}
+        self._partial_domains: dict[tuple[str, tuple[NodeSelectorTerm, ...]], Domains] = {}
+        self._rising: dict[CountPrice, RisingPrice] = {}
         self._counters_by_match: dict[PodMatch, dict[tuple[object, ...], DomainCounter]] = {}
         self._match_index: ScopedIndex[PodMatch] = ScopedIndex()
         #: Pods of the round that have an anti-affinity term.
@@ -128,7 +133,11 @@ class _CounterRegistry:
         increments += [counter for counter in brought if id(counter) in self._read]
         affinity_weights = (*own.affinity_weights, *self._incoming_preferred[index])
         soft = SoftConstraints(
-            affinity_weights, tuple(own.spread_counters), tuple(own.suffered), tuple(self._incoming_penalties[index])
+            affinity_weights,
+            tuple(own.spread_counters),
+            tuple(own.suffered),
+            tuple(self._incoming_penalties[index]),
+            tuple(own.rising),
         )
         constraints = TopologyConstraints(
             increments=tuple(increments),
@@ -194,16 +203,19 @@ class _CounterRegistry:
                 counter = self._spread_counter(pod_class, signature, constraint, rules.soft_spread, counted_nodes)
             own.spread_counters.append(counter)
         for limit in rules.limits:
-            counter = self._counter(limit_match(limit), limit.topology_key)
             itself = counts_itself(limit, signature, self._pod_index.namespaces)
-            own.caps.append(Cap(counter, limit.max_pods, int(itself)))
+            own.caps.append(Cap(self._limit_counter(limit), limit.max_pods, int(itself), is_partial=bool(limit.nodes)))
+        for price in rules.count_prices:
+            if price not in self._rising:
+                self._rising[price] = RisingPrice.of(self._limit_counter(price), price.segments)
+            own.rising.append(self._rising[price])
         for penalty in rules.penalties:
             suffering = kind, cost = _suffering(penalty)
             if cost:
-                own.suffered.append((self._counter(kind, _EACH_NODE), cost))
+                own.suffered.append((self._counter(kind, EACH_NODE), cost))
                 if suffering not in self._suffering_counters:
                     self._suffering_counters[suffering] = DomainCounter.of(
-                        None, self._domains_of(_EACH_NODE), None, self._table
+                        None, self._domains_of(EACH_NODE), None, self._table
                     )
         return own
 
@@ -223,6 +235,20 @@ class _CounterRegistry:
             (keys, *inclusion_inputs(constraint, pod_class)),
             counted_nodes(constraint),
         )
+
+    def _limit_counter(self, limit: MaxPerDomain | CountPrice) -> DomainCounter:
+        """The counter of a limit, or of a price by numbers of pods: on some nodes, or on all."""
+        if not limit.nodes:
+            return self._counter(limit_match(limit), limit.topology_key)
+        place = limit.topology_key, limit.nodes
+        if place not in self._partial_domains:
+            domains = self._domains_of(limit.topology_key) if limit.topology_key else self._whole
+            self._partial_domains[place] = domains.within(any_matches(limit.nodes, self._table))
+        known = self._counters_by_match.setdefault(limit_match(limit), {})
+        if place not in known:
+            pods = self._pod_index.matching_pods(limit_match(limit))
+            known[place] = DomainCounter.of(pods, self._partial_domains[place], None, self._table)
+        return known[place]
 
     def _counter(
         self, pod_match: PodMatch, key: str, inputs: tuple[object, ...] = (), counted_nodes: Bools | None = None

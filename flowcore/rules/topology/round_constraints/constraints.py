@@ -18,6 +18,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import Cap, remaining
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.rising_price import RisingPrice
 from flowcore.rules.topology.spread import Spread
 
 
@@ -30,17 +31,24 @@ class SoftConstraints:
         spread_counters: counters of its ScheduleAnyway constraints, in their order.
         suffered: counters of pods of a kind, each node a domain, and what a pod of the group costs for each of them.
         inflicted: counters of pods of the round that suffer from the group, and what each costs for a pod of it.
+        rising: prices that rise with the pods in a domain; its own pods are counted.
     """
 
     affinity_weights: tuple[tuple[DomainCounter, int], ...] = ()
     spread_counters: tuple[DomainCounter, ...] = ()
     suffered: tuple[tuple[DomainCounter, int], ...] = ()
     inflicted: tuple[tuple[DomainCounter, int], ...] = ()
+    rising: tuple[RisingPrice, ...] = ()
 
     @property
     def reads(self) -> tuple[DomainCounter, ...]:
         """All its counters."""
-        return (*self.compared, *(counter for counter, _ in self.penalties))
+        return (*self.compared, *(counter for counter, _ in self.penalties), *(price.counter for price in self.rising))
+
+    @property
+    def only_rises(self) -> bool:
+        """Whether it has nothing but prices that rise: what a pod pays as the round begins is the least."""
+        return not self.compared and not self.penalties
 
     @property
     def penalties(self) -> tuple[tuple[DomainCounter, int], ...]:
@@ -90,6 +98,11 @@ class TopologyConstraints:
         penalties = () if self.soft_constraints is None else self.soft_constraints.penalties
         return sum(cost for counter, cost in penalties if counter in self.increments)
 
+    @property
+    def rising(self) -> tuple[RisingPrice, ...]:
+        """Prices that rise with the pods in a domain."""
+        return () if self.soft_constraints is None else self.soft_constraints.rising
+
     @cached_property
     def reads(self) -> tuple[DomainCounter, ...]:
         """All counters that allow it nodes or forbid them: anti-affinity, affinity, spreads, caps."""
@@ -129,7 +142,7 @@ class TopologyConstraints:
     @property
     def fits_flow(self) -> bool:
         """Whether programs place its pods: what its rules ask is, or nearly is, that domains have capacities."""
-        return not (self.affinity or self.soft_constraints)
+        return not self.affinity and (self.soft_constraints is None or self.soft_constraints.only_rises)
 
     @property
     def may_unblock(self) -> bool:

@@ -217,7 +217,8 @@ class DomainCounts:
                 most = spread.max_pods(self.of(counter))
                 max_pods = min(max_pods, int(most[counter.domains.codes[node]]))
         for cap in constraints.self_caps if max_pods > 1 else ():
-            max_pods = min(max_pods, int(remaining(cap.max_per_domain, self._at(cap.counter, node))))
+            if cap.counter.domains.labelled[node]:
+                max_pods = min(max_pods, int(remaining(cap.max_per_domain, self._at(cap.counter, node))))
         return max_pods
 
     def _allows(self, constraints: TopologyConstraints, node: int) -> bool:
@@ -237,7 +238,8 @@ class DomainCounts:
             if not spread.allows(self._at(spread.counter, node), minimum):
                 return False
         return all(
-            cap.counter.domains.labelled[node] and cap.allows(self._at(cap.counter, node)) for cap in constraints.caps
+            cap.allows(self._at(cap.counter, node)) if cap.counter.domains.labelled[node] else cap.is_partial
+            for cap in constraints.caps
         )
 
     def _at(self, counter: DomainCounter, node: int) -> int:

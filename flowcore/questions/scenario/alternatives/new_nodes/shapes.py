@@ -154,7 +154,7 @@ def _keys(kind: WaitingKind, snapshot: Snapshot) -> Iterator[str]:
     if rules is not None:
         for same in (rules.affinity, rules.anti_affinity, rules.spread, rules.limits):
             yield from (rule.topology_key for rule in same if rule.topology_key)
-        yield from (rule.key for allowed in rules.allowed_nodes for rule in allowed.nodes.requirements)
+        yield from (rule.key for allowed in rules.allowed_nodes for term in allowed.nodes for rule in term.expressions)
 
 
 def _storage_keys(volumes: Volumes, storage: Storage) -> Iterator[str]:

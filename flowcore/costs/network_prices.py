@@ -1,0 +1,71 @@
+"""What the ways of a policy's network cost a pod on each node, where they are rules of the pod."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.cluster.arrays.node_matching import term_matches
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.model import Load
+from flowcore.costs.preferences import node_preference, taint_preference
+from flowcore.costs.scale import OMEGA
+from flowcore.model.cost_policy import CostPolicy, CostWeights
+from flowcore.model.inter_pod_constraints import InterPodConstraints, NodePrice
+from flowcore.model.networks import CostPart
+from flowcore.model.pods import PodClass
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
+from flowcore.rules.topology.rising_price import RisingPrice
+
+#: More than any way costs.
+_NO_WAY = 2**40
+#: Parts of costs are as large as their arc says.
+_ONCE = CostWeights(node_preference=1, taint_preference=1)
+
+
+def network_prices(
+    rules: InterPodConstraints | None,
+    pod_class: PodClass,
+    snapshot: Snapshot,
+    load: Load,
+    passing: Bools,
+    cost: CostPolicy,
+) -> Int64s:
+    """int64[N], none negative: the cheapest way to each node, and what its arcs cost by the pods that run there.
+
+    Args:
+        load: of all nodes, as the round begins.
+        passing: bool[N], nodes among which preferences are scaled.
+    """
+    prices = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    if rules is None:
+        return prices
+    if rules.node_prices:
+        ways = [_price(each, pod_class, snapshot, load, passing, cost) for each in rules.node_prices]
+        cheapest = np.minimum.reduce(ways)
+        prices = np.where(cheapest < _NO_WAY, cheapest, 0)
+    for price in rules.count_prices:
+        domains = domains_of_limit(price, snapshot.table)
+        counter = DomainCounter.of(snapshot.pod_index.matching_pods(limit_match(price)), domains, None, snapshot.table)
+        prices = prices + RisingPrice.of(counter, price.segments).by_node(counter.initial)
+    return prices
+
+
+def _price(
+    way: NodePrice, pod_class: PodClass, snapshot: Snapshot, load: Load, passing: Bools, cost: CostPolicy
+) -> Int64s:
+    """int64[N]: the price of a way, _NO_WAY where it does not lead."""
+    table, part = snapshot.table, np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    scaled = CostPolicy(weights=_ONCE, preferences=cost.preferences)
+    match way.part:
+        case CostPart.UTILISATION:
+            taken = (load.taken[:, :2] / np.maximum(load.capacity[:, :2], 1.0)).max(axis=1)
+            part = (OMEGA * taken).astype(np.int64)
+        case CostPart.PREFERENCES:
+            part = node_preference(pod_class, table, passing, scaled)
+        case CostPart.TAINTS:
+            part = taint_preference(pod_class, table, passing, scaled)
+        case _:
+            pass
+    price = way.cost + way.weight * part
+    return price if way.nodes is None else np.where(term_matches(way.nodes, table), price, _NO_WAY)

@@ -1,0 +1,318 @@
+"""Networks that policies draw, compiled into rules of their pods where single pods can keep to them.
+
+A way of a pod to a node passes the aggregators of that node's own values. What its arcs limit together, or price by how
+many units they have, is a limit or a price in a domain, and counts pods that run. So these pods are planned with all
+others, and running pods leave for them. A network with a gain, a minimum or ``wholeOrNone``, or in which ways that pass
+different limits lead to one node, is solved as a whole (planning/declared_networks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from flowcore.cluster.arrays.node_matching import term_matches
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.costs.flat_potential import NoCosts
+from flowcore.model.cost_policy import CostPolicy, CostWeights
+from flowcore.model.default_spread import NO_SPREAD
+from flowcore.model.inter_pod_constraints import EACH_NODE
+from flowcore.model.networks import (
+    NODES,
+    UNSCHEDULED,
+    Aggregator,
+    ArcCost,
+    CostPart,
+    LimitedArc,
+    NetworkArc,
+    NetworkRules,
+    NetworkWay,
+    Segment,
+)
+from flowcore.model.pod_index import ConstraintMatch
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.problem import Problem
+
+#: A network with more ways than this is solved as a whole.
+_MOST_WAYS = 64
+_NO_WEIGHTS = CostWeights(*[0] * len(CostWeights.__struct_fields__))
+
+
+class CompileNetworks(Pass):
+    """Gives the policies that draw a network its rules, in place of what their pods cost otherwise."""
+
+    def apply(self, problem: Problem) -> Problem:
+        """The same pods under these policies."""
+        drawing = dict.fromkeys(pod.policy for pod in problem.snapshot.pending)
+        compiled: dict[str, Policy] = {}
+        for name in drawing:
+            policy = problem.policies[name]
+            rules = None if policy.network is None else rules_of(policy, problem.snapshot)
+            if rules is not None:
+                compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
+        return problem.with_policies(compiled, {NoCosts.name: NoCosts()}) if compiled else problem
+
+
+def rules_of(policy: Policy, snapshot: Snapshot) -> NetworkRules | None:
+    """What a policy's network asks of single pods; None: only the network as a whole says it."""
+    try:
+        return _Drawing(policy, snapshot).rules()
+    except _IsJointError:
+        return None
+
+
+class _IsJointError(Exception):
+    """A network is solved as a whole."""
+
+
+def _cost(policy: Policy) -> CostPolicy:
+    """What a policy's pods cost beside their ways: nothing, or all that it says where the drawing says so."""
+    if _has_model(policy):
+        return policy.cost
+    before = policy.cost
+    return CostPolicy(NoCosts.name, _NO_WEIGHTS, before.preferences, before.utilisation, default_spread=NO_SPREAD)
+
+
+def _has_model(policy: Policy) -> bool:
+    return policy.network is not None and any(arc.cost.part is CostPart.MODEL for _, arc in _all_arcs(policy))
+
+
+def _all_arcs(policy: Policy) -> Iterator[tuple[str, NetworkArc]]:
+    """All arcs, with the names of the aggregators that they leave; "": pods."""
+    spec = policy.network
+    if spec is not None:
+        yield from (("", each.arc) for each in spec.arcs)
+        yield from ((each.name, arc) for each in spec.aggregators for arc in each.arcs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Pods that arcs begin at.
+
+    Attributes:
+        runs: they have a node.
+    """
+
+    selector: LabelSelector
+    arc: NetworkArc
+    name: str
+    runs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A way so far.
+
+    Attributes:
+        labels: of aggregators that it passes.
+        limited: numbers of arcs with a limit, or with a price that rises.
+    """
+
+    labels: tuple[str, ...] = ()
+    cost: int = 0
+    part: CostPart | None = None
+    weight: int = 1
+    limited: tuple[int, ...] = ()
+
+
+class _Drawing:
+    def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
+        assert policy.network is not None  # noqa: S101 - see rules_of
+        self._policy, self._spec, self._snapshot = policy, policy.network, snapshot
+        self._table: NodeTable = snapshot.table
+        self._aggregators = {each.name: each for each in self._spec.aggregators}
+        #: Limited arcs by the arc, with the key of their domains.
+        self._limited: dict[tuple[str, int], int] = {}
+        self._arcs: list[tuple[str, str, NetworkArc]] = []
+        self._masks: dict[NodeSelectorTerm | None, Bools] = {}
+
+    def rules(self) -> NetworkRules:
+        """The network as rules.
+
+        Raises:
+            _IsJointError: it is none.
+        """
+        for _, arc in _all_arcs(self._policy):
+            if arc.minimum or arc.whole_or_none or arc.factor != 1:
+                raise _IsJointError
+        starts = list(self._starts())
+        ways = [(start, [*self._ways(start.arc, start.name, None, _Passed())]) for start in starts]
+        if sum(len(of_start) for _, of_start in ways) > _MOST_WAYS:
+            raise _IsJointError
+        self._check_models([way for _, of_start in ways for way in of_start])
+        self._check_limits(ways)
+        base = self._policy.selects.pods
+        name = f"the network of policy {self._policy.name}"
+        return NetworkRules(
+            name,
+            self._policy.selects.namespaces,
+            tuple((start.selector, tuple(of_start)) for start, of_start in ways if not start.runs),
+            tuple(self._limited_arc(number, ways, base, name) for number in range(len(self._arcs))),
+            tuple(
+                (each.tail.selector, each.arc.cost.segments[0].cost)
+                for each in self._spec.arcs
+                if each.arc.head == UNSCHEDULED and not each.tail.runs
+            ),
+        )
+
+    def _starts(self) -> Iterator[_Start]:
+        for number, each in enumerate(self._spec.arcs):
+            if each.arc.head != UNSCHEDULED:
+                yield _Start(each.tail.selector, each.arc, f"arcs[{number}]", each.tail.runs)
+        for aggregator in self._spec.aggregators:
+            if aggregator.over.pods is not None:
+                yield _Start(aggregator.over.pods, NetworkArc(aggregator.name), "")
+
+    def _ways(self, arc: NetworkArc, name: str, tail: Aggregator | None, passed: _Passed) -> Iterator[NetworkWay]:
+        """The ways that begin with an arc.
+
+        Args:
+            tail: that it leaves; None: pods.
+        """
+        head = self._aggregators.get(arc.head)
+        after_label = tail is not None and bool(tail.over.node_label)
+        if arc.head == UNSCHEDULED or (after_label and arc.head != NODES and not (head and head.over.node_label)):
+            raise _IsJointError
+        passed = self._pass(arc, name, passed, EACH_NODE if head is None else head.over.node_label or _label(tail))
+        if head is None:
+            yield self._way(arc, tail, passed)
+            return
+        if head.over.node_label:
+            self._check_nested(passed.labels, head.over.node_label)
+            passed = replace(passed, labels=(*passed.labels, head.over.node_label))
+        for number, onward in enumerate(head.arcs):
+            yield from self._ways(onward, f"{head.name}.arcs[{number}]", head, passed)
+
+    def _pass(self, arc: NetworkArc, name: str, passed: _Passed, key: str) -> _Passed:
+        """A way that goes on by an arc, whose units are counted in domains of a key."""
+        cost: ArcCost = arc.cost
+        is_rising = len(cost.segments) > 1
+        limited = passed.limited
+        if arc.maximum is not None or is_rising:
+            place = name, id(arc)
+            if place not in self._limited:
+                self._limited[place] = len(self._arcs)
+                self._arcs.append((name, key, arc))
+            elif self._arcs[self._limited[place]][1] != key:
+                raise _IsJointError
+            limited = (*limited, self._limited[place])
+        constant = 0 if is_rising else cost.segments[0].cost
+        return replace(
+            passed,
+            cost=passed.cost + constant,
+            part=cost.part,
+            weight=cost.weight * self._scale(cost.part),
+            limited=limited,
+        )
+
+    def _scale(self, part: CostPart | None) -> int:
+        """How much a part counts by the policy's weights."""
+        weights = self._policy.cost.weights
+        if part is CostPart.TAINTS:
+            return weights.taint_preference
+        return weights.node_preference if part is CostPart.PREFERENCES else 1
+
+    def _check_nested(self, labels: Sequence[str], key: str) -> None:
+        """Each value of a label is inside one value of each label around it, so that a node says the whole way.
+
+        Raises:
+            _IsJointError: it is not.
+        """
+        inner = self._table.column(key).codes
+        for around in labels:
+            outer = self._table.column(around).codes[inner >= 0]
+            pairs = np.unique(np.stack([inner[inner >= 0], outer]), axis=1)
+            if (outer < 0).any() or pairs.shape[1] > len(np.unique(pairs[0])):
+                raise _IsJointError
+
+    def _way(self, arc: NetworkArc, tail: Aggregator | None, passed: _Passed) -> NetworkWay:
+        """The way that ends with an arc to nodes."""
+        expressions = tuple(Requirement(key, "Exists", ()) for key in dict.fromkeys(passed.labels))
+        fields: tuple[Requirement, ...] = ()
+        if arc.head != NODES:
+            fields = (Requirement("metadata.name", "In", (arc.head,)),)
+        elif tail is not None and tail.over.nodes is not None:
+            expressions = (*expressions, *tail.over.nodes.requirements)
+        term = NodeSelectorTerm(expressions, fields) if expressions or fields else None
+        way = NetworkWay(term, passed.cost, passed.part, passed.weight, frozenset(passed.limited))
+        return way if self._mask(term).any() else msgspec.structs.replace(way, ends_nowhere=self._nowhere(arc, tail))
+
+    def _nowhere(self, arc: NetworkArc, tail: Aggregator | None) -> str:
+        if arc.head != NODES:
+            return f"there is no node {arc.head}, to which its arc leads"
+        if tail is not None and tail.over.node_label and not self._table.column(tail.over.node_label).values:
+            return f"no node has the label {tail.over.node_label}, which aggregator {tail.name} is over"
+        return f"aggregator {tail.name} has no way to any node" if tail is not None else "there are no nodes"
+
+    def _mask(self, term: NodeSelectorTerm | None) -> Bools:
+        """bool[N]: nodes of a way."""
+        if term not in self._masks:
+            everywhere = np.ones(len(self._table.nodes), dtype=np.bool_)
+            self._masks[term] = everywhere if term is None else term_matches(term, self._table)
+        return self._masks[term]
+
+    def _check_models(self, ways: Sequence[NetworkWay]) -> None:
+        """What the cost model says is paid on all ways, or on none.
+
+        Raises:
+            _IsJointError: it is not.
+        """
+        if _has_model(self._policy) and any(way.part is not CostPart.MODEL or way.weight != 1 for way in ways):
+            raise _IsJointError
+
+    def _check_limits(self, ways: Sequence[tuple[_Start, list[NetworkWay]]]) -> None:
+        """Ways of a pod to one node pass the same limits: else it depends on other pods which one it takes.
+
+        Raises:
+            _IsJointError: they do not.
+        """
+        flat = [(start, way) for start, of_start in ways for way in of_start]
+        for number, (start, way) in enumerate(flat):
+            for other_start, other in flat[:number]:
+                meets = way.arcs != other.arcs and (self._mask(way.nodes) & self._mask(other.nodes)).any()
+                if meets and (start is other_start or self._share_pods(start, other_start)):
+                    raise _IsJointError
+
+    def _share_pods(self, start: _Start, other: _Start) -> bool:
+        """Whether any pod begins at both."""
+        both = _and(start.selector, other.selector)
+        waiting = (pod.signature.labels for pod in self._snapshot.pending if pod.policy == self._policy.name)
+        return any(map(both.matches, waiting)) or bool(
+            self._snapshot.pod_index.matching_pods(ConstraintMatch((both,), None))
+        )
+
+    def _limited_arc(
+        self, number: int, ways: Sequence[tuple[_Start, list[NetworkWay]]], base: LabelSelector | None, network: str
+    ) -> LimitedArc:
+        name, key, arc = self._arcs[number]
+        passing = [(start, way) for start, of_start in ways for way in of_start if number in way.arcs]
+        if self._policy.selects.namespaces is not None and any(start.runs for start, _ in passing):
+            raise _IsJointError
+        terms = list(dict.fromkeys(way.nodes for _, way in passing))
+        selectors = dict.fromkeys(
+            start.selector if start.runs or base is None else _and(base, start.selector) for start, _ in passing
+        )
+        segments: tuple[Segment, ...] = arc.cost.segments
+        return LimitedArc(
+            f"{name} to {arc.head} of {network}",
+            key,
+            () if None in terms else tuple(term for term in terms if term is not None),
+            tuple(selectors),
+            arc.maximum,
+            segments,
+        )
+
+
+def _label(tail: Aggregator | None) -> str:
+    """The label that an aggregator is over; "": none."""
+    return "" if tail is None else tail.over.node_label
+
+
+def _and(first: LabelSelector, second: LabelSelector) -> LabelSelector:
+    """Selects what both select."""
+    return LabelSelector((*first.requirements, *second.requirements))
