@@ -142,7 +142,7 @@ def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dic
 
 
 def _may_cost_anything(policy: Policy) -> bool:
-    """Whether its pods wait rather than pay more than their price: for a cheaper node, or by what their network says."""
+    """Whether its pods wait rather than pay more than their price: for a cheaper node, or by their network."""
     return policy.unscheduled.wait_for_cheaper_node or policy.network_rules is not None
 
 
