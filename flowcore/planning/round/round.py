@@ -162,6 +162,11 @@ class Round:
         return [demand.group.pods for demand in self._problem.demands]
 
     @property
+    def networks(self) -> frozenset[str]:
+        """The policies whose pods were decided before the rest, by a network that is solved as a whole."""
+        return self._problem.drawing
+
+    @property
     def key(self) -> PlanKey:
         """What the best plan so far is compared by."""
         return key_of(self._problem, self._best_candidate())

@@ -9,7 +9,6 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.costs.network_model import network_models
 from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
@@ -84,14 +83,12 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             prices = say("The prices of nodes", lambda: list(encode_prices(request, position_by_key, priced)), prices)
             savings = say("The prices of nodes", lambda: savings_by_pod(priced, nodes), savings)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats(), say)
-    drawing = network_models(models)
-    networks = {name for name, policy in policies.items() if policy.draws(drawing)}
     return msgspec.structs.replace(
         reply,
         node_prices=prices,
         node_names=replica.names_to_tell() if prices else None,
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in shown_pods)]),
-        network_seconds=meter.policy_seconds(networks),
+        network_seconds=meter.policy_seconds(planned.networks),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
         claims=list(_planned_claims(results[0], policies, position_by_key)),
