@@ -99,3 +99,15 @@ def test_pods_are_told_what_is_wrong_with_their_network(network: dict[str, Any],
     plan = plan_of(policy, *rest)
     assert plan["placements"].keys() == {"default/t0"}
     assert {said in each["reason"] for each in plan["pending"].values()} == {True}, plan["pending"]
+
+
+def test_why_names_the_arcs_that_are_full(tmp_path: Path) -> None:
+    policy, *rest = documents("overflow")
+    policy["spec"]["network"]["arcs"][1]["maximum"] = 0
+    path = tmp_path / "full.yaml"
+    path.write_text(yaml.safe_dump_all([policy, *rest]))
+    done = thalweg("why", "-f", path, "pod/t4")
+    assert done.returncode == 0, done.stderr
+    network = "of the network of policy overflow is full"
+    assert f"arcs[0] to rack {network}: r0 has 2 of 2 and r1 has 2 of 2." in done.stdout
+    assert f"arcs[1] to dear {network}: the cluster has 0 of 0." in done.stdout

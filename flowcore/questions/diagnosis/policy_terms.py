@@ -11,6 +11,7 @@ import msgspec
 from flowcore.model.constraint_limits import display_name
 from flowcore.model.policies import Policy
 from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.evidence.full_arcs import full_arcs
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
@@ -21,6 +22,14 @@ from flowcore.rules.reasons.exclusion import smallest_exclusion
 def constraint_decides(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that its policy's constraints keep from every node; None: others do, too."""
     return _without_constraints(pod, _constraints(pod))
+
+
+def network_decides(pod: UnplacedCase) -> Finding | None:
+    """The finding for a pod that arcs of its policy's network keep out; None: others do, too."""
+    if pod.policy.network is None or policy_constraints.NAME not in smallest_exclusion(pod.after).filters:
+        return None
+    step = "Raise the maximum of an arc, draw another way, or add nodes where its ways lead."
+    return Finding(WhyKind.CONSTRAINT, pod.unplaced.reason, tuple(full_arcs(pod)), step)
 
 
 def gang_of_constraint(pod: UnplacedCase) -> Finding | None:

@@ -9,7 +9,7 @@ from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.gangs import gang_incomplete, gang_without_room
 from flowcore.questions.diagnosis.leaving import waits_for_terminating
 from flowcore.questions.diagnosis.nothing_fits import nothing_fits
-from flowcore.questions.diagnosis.policy_terms import cheaper_to_wait, constraint_decides, queue_limit
+from flowcore.questions.diagnosis.policy_terms import cheaper_to_wait, constraint_decides, network_decides, queue_limit
 from flowcore.questions.diagnosis.room_taken import room_taken
 from flowcore.questions.diagnosis.too_few_domains import too_few_domains
 from flowcore.rules.reasons import codes
@@ -22,6 +22,7 @@ def why_unplaced(pod: UnplacedCase) -> Finding:
         return known(pod)
     return (
         waits_for_terminating(pod)
+        or network_decides(pod)
         or constraint_decides(pod)
         or too_few_domains(pod)
         or room_taken(pod)
