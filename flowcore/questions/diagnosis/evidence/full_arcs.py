@@ -18,7 +18,7 @@ _FEW = 3
 
 
 def full_arcs(pod: UnplacedCase) -> Iterator[str]:
-    """A sentence for each limit of a pod that is reached somewhere after the plan: "... is full: r1 has 10 of 10." """
+    """A sentence for each limit of a pod that is reached somewhere after the plan, with the places."""
     after, rules = pod.plan.result.after, pod.unplaced.pod.signature.constraints
     for limit in () if rules is None else rules.limits:
         domains = domains_of_limit(limit, after.table)
