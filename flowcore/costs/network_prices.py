@@ -15,7 +15,7 @@ from flowcore.model.networks import CostPart
 from flowcore.model.pods import PodClass
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
-from flowcore.rules.topology.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 #: More than any way costs.
 _NO_WAY = 2**40

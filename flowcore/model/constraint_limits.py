@@ -80,7 +80,7 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
         allowed_nodes=(*constraints.allowed_nodes, *allowed),
         node_prices=tuple(dict.fromkeys(NodePrice(way.nodes, way.cost, way.part, way.weight) for way in leading)),
         count_prices=tuple(
-            CountPrice(arc.topology_key, arc.selectors, rules.namespaces, arc.segments, arc.nodes)
+            CountPrice(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.segments, arc.nodes)
             for arc in arcs
             if len(arc.segments) > 1
         ),

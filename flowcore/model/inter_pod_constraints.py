@@ -123,8 +123,13 @@ class NodePrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class CountPrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What a pod costs by how many pods are in its node's domain already; the description is as in ``MaxPerDomain``."""
+    """What a pod costs by how many pods are in its node's domain already; the description is as in ``MaxPerDomain``.
 
+    Attributes:
+        arc: of the network, for people; it tells two prices of a pod apart.
+    """
+
+    arc: str
     topology_key: str
     selectors: tuple[LabelSelector, ...]
     namespaces: LabelSelector | None

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
-from flowcore.planning.round import Eviction, compile_constraints
+from flowcore.planning.round import Eviction, compile_constraints, with_network_rules
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.plan_listing import unknown_namespace
@@ -63,7 +63,8 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
     """
     governed, waiting = GovernedScenario(dump), dump.waiting()
     pending = tuple(map(governed.pending_pod, waiting))
-    snapshot, _ = compile_constraints(to_snapshot(dump.cluster, now=0.0, pending=pending), governed.policies)
+    begun, policies = to_snapshot(dump.cluster, now=0.0, pending=pending), governed.policies
+    snapshot, _ = compile_constraints(begun, {**policies, **with_network_rules(policies, begun)})
     groups = {pod.key: pod_group for pod_group in group(snapshot.pending, snapshot.pod_index) for pod in pod_group.pods}
     planned = governed.round_input(waiting)
     names = {pod.key: pod.gangs for pod in planned.pending}

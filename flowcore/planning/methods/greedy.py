@@ -22,7 +22,7 @@ from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 #: With at most this many domains the cheapest node of each is looked for; with more, the cheapest nodes of all.
 _FEW_DOMAINS = 64

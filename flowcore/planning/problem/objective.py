@@ -26,8 +26,8 @@ from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.rules.topology.rising_price import RisingPrice
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 
 class Objective:

@@ -2,7 +2,6 @@
 
 from flowcore.planning.problem.passes.admitted_demands import AdmittedDemands
 from flowcore.planning.problem.passes.compile_constraints import CompileConstraints
-from flowcore.planning.problem.passes.compile_networks import CompileNetworks
 from flowcore.planning.problem.passes.compile_workload_kinds import CompileWorkloadKinds
 from flowcore.planning.problem.passes.constraint_gangs import FormConstraintGangs
 from flowcore.planning.problem.passes.gang_domains import RestrictToGangDomains
@@ -14,7 +13,6 @@ from flowcore.planning.problem.passes.without_atomic_groups import WithoutAtomic
 __all__ = [
     "AdmittedDemands",
     "CompileConstraints",
-    "CompileNetworks",
     "CompileWorkloadKinds",
     "FormConstraintGangs",
     "KeepQueueLimits",

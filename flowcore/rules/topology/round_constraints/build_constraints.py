@@ -33,8 +33,8 @@ from flowcore.rules.topology.affinity import affinity_matches_itself
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.rising_price import RisingPrice
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs, needed_labels
 
 

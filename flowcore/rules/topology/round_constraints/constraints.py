@@ -18,7 +18,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import Cap, remaining
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 from flowcore.rules.topology.spread import Spread
 
 

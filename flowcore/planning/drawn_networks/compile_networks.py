@@ -8,7 +8,7 @@ different limits lead to one node, is solved as a whole (planning/declared_netwo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -48,14 +48,19 @@ class CompileNetworks(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """The same pods under these policies."""
-        drawing = dict.fromkeys(pod.policy for pod in problem.snapshot.pending)
-        compiled: dict[str, Policy] = {}
-        for name in drawing:
-            policy = problem.policies[name]
-            rules = None if policy.network is None else rules_of(policy, problem.snapshot)
-            if rules is not None:
-                compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
+        compiled = with_network_rules(problem.policies, problem.snapshot)
         return problem.with_policies(compiled, {NoCosts.name: NoCosts()}) if compiled else problem
+
+
+def with_network_rules(policies: Mapping[str, Policy], snapshot: Snapshot) -> dict[str, Policy]:
+    """The policies of waiting pods that draw a network which single pods can keep to, by name, with its rules."""
+    compiled: dict[str, Policy] = {}
+    for name in dict.fromkeys(pod.policy for pod in snapshot.pending):
+        policy = policies[name]
+        rules = None if policy.network is None else rules_of(policy, snapshot)
+        if rules is not None:
+            compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
+    return compiled
 
 
 def rules_of(policy: Policy, snapshot: Snapshot) -> NetworkRules | None:
@@ -161,9 +166,9 @@ class _Drawing:
         )
 
     def _starts(self) -> Iterator[_Start]:
-        for number, each in enumerate(self._spec.arcs):
-            if each.arc.head != UNSCHEDULED:
-                yield _Start(each.tail.selector, each.arc, f"arcs[{number}]", each.tail.runs)
+        for number, pod_arc in enumerate(self._spec.arcs):
+            if pod_arc.arc.head != UNSCHEDULED:
+                yield _Start(pod_arc.tail.selector, pod_arc.arc, f"arcs[{number}]", pod_arc.tail.runs)
         for aggregator in self._spec.aggregators:
             if aggregator.over.pods is not None:
                 yield _Start(aggregator.over.pods, NetworkArc(aggregator.name), "")
@@ -247,7 +252,7 @@ class _Drawing:
             return f"there is no node {arc.head}, to which its arc leads"
         if tail is not None and tail.over.node_label and not self._table.column(tail.over.node_label).values:
             return f"no node has the label {tail.over.node_label}, which aggregator {tail.name} is over"
-        return f"aggregator {tail.name} has no way to any node" if tail is not None else "there are no nodes"
+        return f"aggregator {tail.name} has no way to any node" if tail is not None else ""
 
     def _mask(self, term: NodeSelectorTerm | None) -> Bools:
         """bool[N]: nodes of a way."""
@@ -273,14 +278,18 @@ class _Drawing:
         """
         flat = [(start, way) for start, of_start in ways for way in of_start]
         for number, (start, way) in enumerate(flat):
-            for other_start, other in flat[:number]:
-                meets = way.arcs != other.arcs and (self._mask(way.nodes) & self._mask(other.nodes)).any()
-                if meets and (start is other_start or self._share_pods(start, other_start)):
+            for start_before, way_before in flat[:number]:
+                meets = way.arcs != way_before.arcs and self._meet(way, way_before)
+                if meets and (start is start_before or self._share_pods(start, start_before)):
                     raise _IsJointError
 
-    def _share_pods(self, start: _Start, other: _Start) -> bool:
+    def _meet(self, way: NetworkWay, second: NetworkWay) -> bool:
+        """Whether two ways lead to one node."""
+        return bool((self._mask(way.nodes) & self._mask(second.nodes)).any())
+
+    def _share_pods(self, start: _Start, second: _Start) -> bool:
         """Whether any pod begins at both."""
-        both = _and(start.selector, other.selector)
+        both = _and(start.selector, second.selector)
         waiting = (pod.signature.labels for pod in self._snapshot.pending if pod.policy == self._policy.name)
         return any(map(both.matches, waiting)) or bool(
             self._snapshot.pod_index.matching_pods(ConstraintMatch((both,), None))

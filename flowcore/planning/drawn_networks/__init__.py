@@ -1,0 +1,1 @@
+"""Networks that policies draw, as rules of single pods."""
