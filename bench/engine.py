@@ -25,7 +25,7 @@ import click
 import msgspec
 from harness.conditions import conditions
 from harness.instances import Size
-from harness.jobs import Job, NetworkJob, OpenbJob, QualityJob, SizeJob, WarmJob
+from harness.jobs import DrawnJob, Job, NetworkJob, OpenbJob, QualityJob, SizeJob, WarmJob
 from harness.plane import say
 from harness.rows import Row
 from harness.tables import console, print_conditions
@@ -49,6 +49,8 @@ SIZES = (
 RULED = ((600, 2_000, 48, 2_000), (5_000, 5_000, 100, 50_000))
 #: Decided by a network that a cost model declares, without gangs and with them.
 NETWORKS = (100, 300, 12, 300), (1_000, 3_000, 50, 3_000)
+#: Beside the same round without a network; and how many racks the nodes are in.
+DRAWN, RACKS = (((12_500, 2_000, 50, 0), 0.1), ((1_000, 3_000, 50, 0), 1.1)), 40
 #: The same pods on a tenth of the nodes, and how much more the larger cluster may cost.
 GROWTH = ((1_250, 100, 10, 15_000), (12_500, 100, 10, 150_000))
 GROWTH_GOAL = 1.5
@@ -99,6 +101,9 @@ def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
                     size = replace(choice.size(*row, load), spread=False)
                     name = f"networks: {size}, load {load}{', gangs' if gangs else ''}"
                     yield name, NetworkJob(size, choice.repeat, gangs)
+        for row, load in DRAWN:
+            size = replace(choice.size(*row, load), spread=False, zones=RACKS)
+            yield f"networks: {size}, load {load}, drawn by policies", DrawnJob(size, choice.repeat)
     if "growth" in choice.parts:
         for row in GROWTH:
             size = choice.size(*row, LOADS[0])

@@ -136,6 +136,45 @@ class NetworkJob(msgspec.Struct, tag="network"):
         ]
 
 
+class DrawnJob(msgspec.Struct, tag="drawn"):
+    """The same round without a network, and with each of those that policies draw."""
+
+    size: Size
+    repeat: int
+
+    def run(self) -> list[Row]:
+        """A row for each, with how many times the CPU time of the round without one it takes."""
+        instance = make(self.size)
+        snapshot = networks.under_network(instance.snapshot, gangs=False)
+        rows, alone = list[Row](), 0.0
+        for drawn in ("", *networks.DRAWN):
+            policies, seconds = {networks.POLICY.name: networks.drawing(drawn)}, []
+            for _ in range(self.repeat):
+                cold = _cold(snapshot)
+                before = time.process_time()
+                result = run_round(cold, policies)
+                seconds.append(time.process_time() - before)
+            took = statistics.median(seconds)
+            alone = alone or took
+            rows.append(
+                Row(
+                    part="networks",
+                    case=str(self.size),
+                    method=drawn or "without a network",
+                    load=self.size.load,
+                    placed=len(result.placements),
+                    left=len(result.unplaced),
+                    cpu_seconds=took,
+                    cost=result.cost,
+                    gap=_gap(result),
+                    certified=result.certified,
+                    safe=str(Checker(snapshot, instance.running).check(result)),
+                    note=f"{took / alone:.2f} times the time without" if drawn else "",
+                )
+            )
+        return rows
+
+
 class WarmJob(msgspec.Struct, tag="warm"):
     """Batches of pods through the worker's own door, its state kept between them."""
 
@@ -189,7 +228,7 @@ class OpenbJob(msgspec.Struct, tag="openb"):
         return openb_rounds.compare(self.folder, self.pods, self.arrivals)
 
 
-Job = SizeJob | NetworkJob | WarmJob | QualityJob | OpenbJob
+Job = DrawnJob | SizeJob | NetworkJob | WarmJob | QualityJob | OpenbJob
 
 
 def _cold(snapshot: Snapshot) -> Snapshot:

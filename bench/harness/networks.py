@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
+from flowcore.api.policies import parse_policy
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs import MODELS
+from flowcore.costs import BUILT_IN_MODELS, MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView, Pods
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
@@ -101,3 +103,32 @@ def under_network(snapshot: Snapshot, *, gangs: bool) -> Snapshot:
 def plan(snapshot: Snapshot) -> RoundResult:
     """The plan of the network."""
     return run_round(snapshot, {POLICY.name: POLICY}, {**MODELS, Drawn.name: Drawn()})
+
+
+def _by_rack(arc: Mapping[str, Any]) -> Mapping[str, Any]:
+    racks = {"name": "rack", "over": {"nodeLabel": ZONE}, "arcs": [{"to": "Nodes", "cost": {"of": "Model"}}]}
+    return {"aggregators": [racks], "arcs": [{"from": {"podSelector": {}}, "to": "rack", **arc}]}
+
+
+#: Networks that policies draw: racks with a limit, that cost more and more, and nodes that do.
+DRAWN: Mapping[str, Mapping[str, Any]] = {
+    "cap for each rack": _by_rack({"maximum": 50}),
+    "rising cost for each rack": _by_rack(
+        {"cost": [{"upTo": 20, "each": 0}, {"upTo": 40, "each": 500}, {"each": 2000}]}
+    ),
+    "rising cost for each node": {
+        "arcs": [
+            {
+                "from": {"podSelector": {}},
+                "to": "Nodes",
+                "cost": [{"upTo": 1, "each": 0}, {"upTo": 2, "each": 500}, {"each": 900}],
+            }
+        ]
+    },
+}
+
+
+def drawing(name: str) -> Policy:
+    """A policy with a network that it draws; "": with none."""
+    spec = {"selects": {"podSelector": {}}, **({"network": DRAWN[name]} if name else {})}
+    return parse_policy(POLICY.name, spec, BUILT_IN_MODELS)

@@ -53,7 +53,7 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
 
     Each builds a candidate; none changes anything for the others.
     """
-    without_rules = [0 if demand.constraints.sequential else demand.count for demand in problem.demands]
+    without_rules = [demand.count if demand.constraints.binds_nothing else 0 for demand in problem.demands]
     order, chosen = _order_and_shares(problem, relaxed, np.array(without_rules, dtype=np.int64))
 
     def build(shadow_prices: Float64s | None) -> Candidate:

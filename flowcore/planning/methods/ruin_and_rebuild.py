@@ -29,6 +29,7 @@ from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import solve_mip
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 #: Pairs of a class and a node that are looked at in one step; four programs of some nodes are a step.
 _WORK = 20_000
@@ -70,6 +71,11 @@ class RuinAndRebuild:
         self._random, self._seed, self._first_cost = np.random.default_rng(seed), seed, candidate.cost
         self._plan, self.gain = candidate.capacity.copy(), 0
         self._movable = _movable(problem) & problem.cost_matrix.placeable
+        #: Demands that pay prices which rise with their pods, by the price.
+        self._rising: dict[RisingPrice, list[int]] = {}
+        for number, demand in enumerate(self._demands):
+            for rising in demand.constraints.rising:
+                self._rising.setdefault(rising, []).append(number)
         self._requests = np.array([demand.requests for demand in self._demands], dtype=np.int64)
         self._left = unplaced_counts(candidate.commits, self._demands)
         #: int64[C], what it costs to leave the last pod that is placed of each demand.
@@ -315,7 +321,18 @@ class RuinAndRebuild:
             np.add.at(more, place, counted * counts[rows, np.newaxis])
             values = [potential.values(self._plan.load_at(nodes, potential, added)) for added in (0 * more, -more)]
             cost += int((values[0] - values[1]).sum())
-        return cost
+        return cost + sum(self._risen(rising, demand, node, counts) for rising in self._rising)
+
+    def _risen(self, rising: RisingPrice, demand: Int64s, node: Int64s, counts: Int64s) -> int:
+        """By how much more they cost by a price that rises, beside what their arcs have of it."""
+        counter = rising.counter
+        counted = counter.counted_nodes[node] & np.isin(demand, self._rising[rising])
+        domains, place = np.unique(counter.domains.codes[node[counted]], return_inverse=True)
+        more = np.zeros(len(domains), dtype=np.int64)
+        np.add.at(more, place, counts[counted])
+        now = self._plan.domain_counts.of(counter)[domains]
+        first = rising.next_pod(counter.initial[domains])
+        return int((rising.of_all(now) - rising.of_all(now - more) - first * more).sum())
 
 
 def _movable(problem: Problem) -> Bools:

@@ -239,7 +239,9 @@ class Portfolio:
 
     @property
     def _unconstrained(self) -> Bools:
-        return self._problem.cost_matrix.placeable & ~self._sequential
+        return self._problem.cost_matrix.placeable & _where(
+            self._problem, lambda demand: demand.constraints.binds_nothing
+        )
 
     @property
     def _flowing(self) -> Bools:

@@ -125,7 +125,7 @@ class Demand:
     @property
     def takes_resources_only(self) -> bool:
         """Whether its pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
-        return self.constraints is UNCONSTRAINED and self.group.pod_class.fits_by_amounts
+        return self.constraints.only_rises and self.group.pod_class.fits_by_amounts
 
     @property
     def is_placed_alone(self) -> bool:

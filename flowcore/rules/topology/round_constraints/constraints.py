@@ -98,6 +98,16 @@ class TopologyConstraints:
         penalties = () if self.soft_constraints is None else self.soft_constraints.penalties
         return sum(cost for counter, cost in penalties if counter in self.increments)
 
+    @cached_property
+    def binds_nothing(self) -> bool:
+        """Whether no rule of its own forbids it a node, and all that it prefers is to pay less where prices rise."""
+        return not self.constrained and (self.soft_constraints is None or self.soft_constraints.only_rises)
+
+    @cached_property
+    def only_rises(self) -> bool:
+        """The same, and no rule of others counts it."""
+        return self.binds_nothing and {price.counter for price in self.rising}.issuperset(self.increments)
+
     @property
     def rising(self) -> tuple[RisingPrice, ...]:
         """Prices that rise with the pods in a domain."""

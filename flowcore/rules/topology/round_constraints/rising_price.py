@@ -40,6 +40,13 @@ class RisingPrice:
         """int64[...]: what one more pod costs in domains with so many."""
         return self.costs[np.searchsorted(self.ends, counts, side="right")]
 
+    def of_all(self, counts: Int64s) -> Int64s:
+        """int64[...]: what all pods of domains with so many cost together."""
+        starts = np.append(0, self.ends)
+        within = np.minimum(counts[..., np.newaxis], np.append(self.ends, np.iinfo(np.int64).max)) - starts
+        total: Int64s = np.maximum(within, 0) @ self.costs
+        return total
+
     def by_node(self, counts: Int64s) -> Int64s:
         """int64[N]: the same for each node, by int64[D + 1] pods in the domains; 0 for nodes in no domain."""
         price = self.next_pod(counts)
