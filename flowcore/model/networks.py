@@ -27,7 +27,7 @@ class CostPart(StrEnum):
     PREFERENCES = "Preferences"
     #: PreferNoSchedule taints that the pod does not tolerate.
     TAINTS = "Taints"
-    #: All that the policy's cost model and weights say, as the round begins.
+    #: All that the policy's cost model and weights say; where a network is solved as a whole, as the round begins.
     MODEL = "Model"
 
 
@@ -182,6 +182,7 @@ class NetworkRules(msgspec.Struct, frozen=True):
         ways: by the pods that they begin at.
         arcs: that ways pass.
         waiting: what waiting costs pods beside their prices.
+        dearest: what any way costs at most.
     """
 
     name: str
@@ -189,3 +190,4 @@ class NetworkRules(msgspec.Struct, frozen=True):
     ways: tuple[tuple[LabelSelector, tuple[NetworkWay, ...]], ...]
     arcs: tuple[LimitedArc, ...]
     waiting: tuple[tuple[LabelSelector, int], ...]
+    dearest: int

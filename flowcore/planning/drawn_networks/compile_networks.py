@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.costs.flat_potential import NoCosts
+from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.inter_pod_constraints import EACH_NODE
@@ -34,12 +37,14 @@ from flowcore.model.networks import (
 )
 from flowcore.model.pod_index import ConstraintMatch
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 
 #: A network with more ways than this is solved as a whole.
 _MOST_WAYS = 64
+#: A part of what nodes cost is seldom more than that of so many whole nodes.
+_DEAREST_PART = 10 * OMEGA
 _NO_WEIGHTS = CostWeights(*[0] * len(CostWeights.__struct_fields__))
 
 
@@ -53,10 +58,9 @@ class CompileNetworks(Pass):
 
 
 def with_network_rules(policies: Mapping[str, Policy], snapshot: Snapshot) -> dict[str, Policy]:
-    """The policies of waiting pods that draw a network which single pods can keep to, by name, with its rules."""
+    """The policies that draw a network which single pods can keep to, by name, with its rules."""
     compiled: dict[str, Policy] = {}
-    for name in dict.fromkeys(pod.policy for pod in snapshot.pending):
-        policy = policies[name]
+    for name, policy in policies.items():
         rules = None if policy.network is None else rules_of(policy, snapshot)
         if rules is not None:
             compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
@@ -135,6 +139,7 @@ class _Drawing:
         self._limited: dict[tuple[str, int], int] = {}
         self._arcs: list[tuple[str, str, NetworkArc]] = []
         self._masks: dict[NodeSelectorTerm | None, Bools] = {}
+        self._shared: dict[tuple[LabelSelector, LabelSelector], bool] = {}
 
     def rules(self) -> NetworkRules:
         """The network as rules.
@@ -146,9 +151,14 @@ class _Drawing:
             if arc.minimum or arc.whole_or_none or arc.factor != 1:
                 raise _IsJointError
         starts = list(self._starts())
-        ways = [(start, [*self._ways(start.arc, start.name, None, _Passed())]) for start in starts]
-        if sum(len(of_start) for _, of_start in ways) > _MOST_WAYS:
-            raise _IsJointError
+        ways, left = list[tuple[_Start, list[NetworkWay]]](), _MOST_WAYS
+        for start in starts:
+            # One more than there may be: layers of aggregators have more ways than can be listed.
+            of_start = list(islice(self._ways(start.arc, start.name, None, _Passed()), left + 1))
+            left -= len(of_start)
+            if left < 0:
+                raise _IsJointError
+            ways.append((start, of_start))
         self._check_models([way for _, of_start in ways for way in of_start])
         self._check_limits(ways)
         base = self._policy.selects.pods
@@ -163,7 +173,13 @@ class _Drawing:
                 for each in self._spec.arcs
                 if each.arc.head == UNSCHEDULED and not each.tail.runs
             ),
+            max((self._dearest(way) for _, of_start in ways for way in of_start), default=0),
         )
+
+    def _dearest(self, way: NetworkWay) -> int:
+        """What a pod that takes a way pays at most, or nearly so: parts of costs are as large as a few whole nodes."""
+        rising = sum(self._arcs[number][2].cost.segments[-1].cost for number in way.arcs)
+        return way.cost + rising + (0 if way.part is None else way.weight * _DEAREST_PART)
 
     def _starts(self) -> Iterator[_Start]:
         for number, pod_arc in enumerate(self._spec.arcs):
@@ -289,11 +305,22 @@ class _Drawing:
 
     def _share_pods(self, start: _Start, second: _Start) -> bool:
         """Whether any pod begins at both."""
-        both = _and(start.selector, second.selector)
-        waiting = (pod.signature.labels for pod in self._snapshot.pending if pod.policy == self._policy.name)
-        return any(map(both.matches, waiting)) or bool(
-            self._snapshot.pod_index.matching_pods(ConstraintMatch((both,), None))
-        )
+        pair = start.selector, second.selector
+        if pair not in self._shared:
+            self._shared[pair] = not _exclude(*pair) and self._selects_any(_and(*pair))
+        return self._shared[pair]
+
+    def _selects_any(self, selector: LabelSelector) -> bool:
+        """Whether a selector selects any pod of the policy that waits, or any that has a node."""
+        if any(map(selector.matches, self._labels)):
+            return True
+        return bool(self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), None)))
+
+    @cached_property
+    def _labels(self) -> frozenset[Labels]:
+        """Of the policy's pods that wait."""
+        pending, name = self._snapshot.pending, self._policy.name
+        return frozenset(pod.signature.labels for pod in pending if pod.policy == name)
 
     def _limited_arc(
         self, number: int, ways: Sequence[tuple[_Start, list[NetworkWay]]], base: LabelSelector | None, network: str
@@ -320,6 +347,15 @@ class _Drawing:
 def _label(tail: Aggregator | None) -> str:
     """The label that an aggregator is over; "": none."""
     return "" if tail is None else tail.over.node_label
+
+
+def _exclude(first: LabelSelector, second: LabelSelector) -> bool:
+    """Whether one label of a pod would have two values if both selected it."""
+    wanted = {each.key: each.values for each in first.requirements if each.operator == "In"}
+    return any(
+        each.operator == "In" and each.key in wanted and set(wanted[each.key]).isdisjoint(each.values)
+        for each in second.requirements
+    )
 
 
 def _and(first: LabelSelector, second: LabelSelector) -> LabelSelector:

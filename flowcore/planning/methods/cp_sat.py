@@ -6,6 +6,7 @@ other: it is placed for real and kept if the cost of the round falls.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -197,21 +198,37 @@ def solve_without_preferences(problem: Problem, candidate: Candidate, *, work: f
 
 
 def worth_solving(problem: Problem, candidate: Candidate) -> bool:
-    """Whether a candidate without groups leaves pods pending that another candidate might place.
+    """Whether a candidate without groups leaves pods pending that another candidate might place, or costs more.
 
     If the constraints of a demand let in no more of its pods than are placed, no other candidate places more. Where no
-    constraint and no port is in the way, ``packing`` decides.
+    constraint and no port is in the way, ``packing`` decides. A plan of all pods may cost more than another one where
+    prices rise with their number, or where several demands share a limit that is reached.
     """
-    if not (problem.not_packable & ~problem.immovable).any():
+    rises = any(demand.constraints.rising for demand in problem.demands)
+    if not rises and not (problem.not_packable & ~problem.immovable).any():
         return False
     if sum(np.count_nonzero(demand.counts) for demand in problem.demands) > _MOST_PAIRS:
         return False
     remaining = unplaced_counts(candidate.commits, problem.demands)
+    if not any(remaining):
+        return rises or _shares_full_domain(problem, candidate)
     return any(
         remaining[index] > 0
         and not problem.immovable[index]
         and demand.count - remaining[index] < demand.constraints.max_placeable(demand.counts)
         for index, demand in enumerate(problem.demands)
+    )
+
+
+def _shares_full_domain(problem: Problem, candidate: Candidate) -> bool:
+    """Whether several demands share a limit that a plan reaches in a domain."""
+    sharing = Counter(counter for demand in problem.demands for counter in demand.constraints.limits)
+    counts = candidate.capacity.domain_counts
+    return any(
+        sharing[counter] > 1 and (counts.of(counter)[:-1] >= most).any()
+        for demand in problem.demands
+        for counter, most in demand.constraints.limits.items()
+        if most and counter in demand.constraints.increments
     )
 
 

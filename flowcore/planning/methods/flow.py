@@ -25,7 +25,9 @@ from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import potentials, solve
 from flowcore.planning.solvers.slots import build_network, decode_flows, most_paid, slot_widths
+from flowcore.rules.topology.domain_limits import UNLIMITED
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
@@ -141,7 +143,7 @@ def _propose(
     nodes = _near(supplies, all_arcs, batch, known)
     arcs = [arc[nodes] for arc in all_arcs]
     mean, limits = _mean_pod(supplies, capacity, nodes)
-    limits = np.minimum(limits, batch)
+    limits = np.minimum(np.minimum(limits, batch), _room_of_nodes(supplies, capacity)[nodes])
     widths = slot_widths(int(limits.max()))
     deciding = _majority_demand(supplies)
     potential = deciding.potential
@@ -158,8 +160,13 @@ def _propose(
         if commit.demand in place:
             taken[place[commit.demand]][np.searchsorted(nodes, commit.node)] = True
 
+    rising = _rising_of_nodes(supplies)
+
     def slot_costs(some: Int64s) -> Int64s:
-        return potential.level_costs(load.at(some), mean[some], widths) - first_slot[some, np.newaxis]
+        costs = potential.level_costs(load.at(some), mean[some], widths) - first_slot[some, np.newaxis]
+        for price in rising:
+            costs = costs + _risen(price, capacity.domain_counts.of(price.counter), nodes[some], widths)
+        return costs
 
     pricings, cost, lowered = 0, 2**62, False
     while True:
@@ -221,6 +228,31 @@ def _propose(
             return _Proposal(
                 places, nodes[used_nodes], placed, size=len(network.tails), cost=cost, marginal_costs=everywhere
             ), pricings
+
+
+def _room_of_nodes(supplies: Sequence[FlowSupply], capacity: Plan) -> Int64s:
+    """int64[N]: how many pods each node takes by limits of single nodes that count all of them together."""
+    room = np.full(len(capacity.free), UNLIMITED, dtype=np.int64)
+    for cap in supplies[0].demand.constraints.self_caps:
+        counter, limits = cap.counter, {each.demand.constraints.limits.get(cap.counter) for each in supplies}
+        if counter.domains.are_single_nodes and limits == {cap.max_per_domain}:
+            room = np.minimum(room, capacity.domain_counts.cap_room(cap)[counter.domains.codes])
+    return room
+
+
+def _rising_of_nodes(supplies: Sequence[FlowSupply]) -> list[RisingPrice]:
+    """Prices that rise with the pods of single nodes, and that all of them pay."""
+    first = supplies[0].demand.constraints.rising
+    everybody = [set(each.demand.constraints.rising) for each in supplies]
+    return [each for each in first if each.counter.domains.are_single_nodes and all(each in its for its in everybody)]
+
+
+def _risen(price: RisingPrice, counts: Int64s, nodes: Int64s, widths: Int64s) -> Int64s:
+    """int64[M, K]: by how much more pods cost on average in a row of slot levels than as the round begins."""
+    codes = price.counter.domains.codes[nodes, np.newaxis]
+    levels = price.of_all(counts[codes] + np.concatenate([[0], np.cumsum(widths)]))
+    rises = np.diff(levels, axis=1) // widths - price.next_pod(price.counter.initial[codes])
+    return np.where(codes < price.counter.domains.count, rises, 0)
 
 
 def _near(supplies: Sequence[FlowSupply], arcs: Sequence[Int64s], batch: int, known: Sequence[Commit]) -> Int64s:

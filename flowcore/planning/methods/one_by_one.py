@@ -9,7 +9,7 @@ taken node would have been cheaper. The first for which that fails is placed aga
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import Cap
 
 #: Pods that are placed at once, at most.
 _MOST_AT_ONCE = 32
@@ -122,7 +123,8 @@ class _Run:
         allowed = None
         costs = self._table.costs[row]
         if constraints.constrained:
-            if not proposal.raised.isdisjoint(constraints.reads) or counts.is_first_pod(constraints):
+            read = constraints.kube_scheduler_reads
+            if not proposal.raised.keys().isdisjoint(read) or counts.is_first_pod(constraints):
                 return False
             allowed = counts.allowed(constraints)
             costs = np.where(allowed, costs, np.inf)
@@ -132,10 +134,11 @@ class _Run:
             costs[list(proposal.taken)] = np.inf
             node = int(costs.argmin())
         cost = float(costs[node])
+        if cost < np.inf and any(proposal.fills(cap, node, counts.of(cap.counter)) for cap in constraints.caps):
+            return False
         proposal.add(demand, row, node if cost < np.inf else _NOWHERE, cost, allowed)
         if cost < np.inf:
-            proposal.taken.add(node)
-            proposal.raised.update(constraints.increments)
+            proposal.take(node, constraints.increments)
         return True
 
     def _commit(self, proposal: _Proposal) -> int:
@@ -201,7 +204,8 @@ class _Proposal:
         self.costs: list[float] = []
         self.allowed: list[Bools | None] = []
         self.taken: set[int] = set()
-        self.raised: set[DomainCounter] = set()
+        #: By how many pods counters are raised in each domain.
+        self.raised: dict[DomainCounter, Counter[int]] = {}
 
     def add(self, demand: int, row: int, node: int, cost: float, allowed: Bools | None) -> None:
         """Another pod."""
@@ -210,6 +214,19 @@ class _Proposal:
         self.nodes.append(node)
         self.costs.append(cost)
         self.allowed.append(allowed)
+
+    def take(self, node: int, increments: Iterable[DomainCounter]) -> None:
+        """A pod that raises these counters is placed on a node."""
+        self.taken.add(node)
+        for counter in increments:
+            if counter.counted_nodes[node]:
+                self.raised.setdefault(counter, Counter())[int(counter.domains.codes[node])] += 1
+
+    def fills(self, cap: Cap, node: int, counts: Int64s) -> bool:
+        """Whether the pods here leave no room in a node's domain; ``counts``: int64[D + 1], without them."""
+        domain = int(cap.counter.domains.codes[node])
+        raised = self.raised[cap.counter][domain] if cap.counter in self.raised else 0
+        return bool(raised) and not cap.allows(int(counts[domain]) + raised)
 
     def first_wrong(self, nodes: Int64s, rows: Int64s, placed: Int64s, after: Float64s) -> int:
         """The first pod to which a node that was taken before it would be cheaper; how many there are if none is.

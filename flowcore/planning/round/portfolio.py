@@ -177,7 +177,7 @@ class Portfolio:
             yield from self._solve_with_penalties()
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
-        if self._unplaced_of(problem.cost_matrix.placeable) and not any(problem.must_place):
+        if not any(problem.must_place):
             yield from self._solve_exact()
         yield from self._pack(unconstrained & packable(problem))
         if not self._is_scarce:

@@ -58,6 +58,13 @@ def _without_constraints(pod: UnplacedCase, names: tuple[str, ...]) -> Finding |
 def cheaper_to_wait(pod: UnplacedCase) -> Finding:
     """The finding for a pod whose policy waits for a cheaper node."""
     policy = pod.policy
+    if policy.network is not None and not policy.unscheduled.wait_for_cheaper_node:
+        return Finding(
+            WhyKind.CONSTRAINT,
+            pod.unplaced.reason,
+            (f"All ways of the network of policy {policy.name} cost more than waiting does.",),
+            "Lower the cost of an arc, or raise what waiting costs in spec.unscheduled of the policy.",
+        )
     unscheduled = msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False)
     plan = _plan_with(pod, msgspec.structs.replace(policy, unscheduled=unscheduled))
     return Finding(

@@ -89,8 +89,12 @@ def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: Node
         bool[N]: nodes beside which a new one would be within every limit; and how many such pods at most the limits
         leave to the nodes that are there and to those that come.
     """
+    constraints = signature.constraints or InterPodConstraints()
     beside, room = np.ones(len(table.nodes), dtype=np.bool_), float("inf")
-    for limit in signature.constraints.limits if signature.constraints is not None else ():
+    for nodes in constraints.allowed_nodes:
+        beside &= any_matches(nodes.nodes, table)
+    allowed_nodes = beside.copy()
+    for limit in constraints.limits:
         if limit.topology_key in (HOSTNAME, EACH_NODE) or (limit.topology_key and not len(table.nodes)):
             continue
         domains = domains_of_limit(limit, table)
@@ -98,7 +102,7 @@ def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: Node
         own = int(counts_itself(limit, signature, pod_index.namespaces))
         allowed = Cap(counter, limit.max_pods, own, is_partial=bool(limit.nodes)).allowed_domains(counter.initial)
         beside &= allowed[domains.codes]
-        if own and not limit.nodes:
+        if own and not (allowed_nodes & ~domains.labelled).any():
             room = min(room, float((limit.max_pods - counter.initial[:-1])[allowed[:-1]].sum()))
     return beside, room
 

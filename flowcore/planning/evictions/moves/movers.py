@@ -48,9 +48,10 @@ class Movers(Eligibility):
         """``modes``: of the policies that move their pods."""
         super().__init__(state)
         self._policies, self._modes = policies, modes
-        #: Names of the policies whose pods a network places: it does not price single pods, so none move for gain.
+        #: Policies whose pods a network places: none move for gain, and none at all where they are placed as a whole.
         drawing = network_models(models)
-        self._unpriced = {name for name, policy in policies.items() if policy.draws(drawing)}
+        self._drawing = {name for name, policy in policies.items() if policy.draws(drawing)}
+        self._as_a_whole = {name for name in self._drawing if policies[name].network_rules is None}
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
@@ -140,8 +141,7 @@ class Movers(Eligibility):
     def _of_reason(self, reason: ReschedulingReason) -> Bools:
         residents = self._residents
         names = {name for name, policy in self._policies.items() if policy.rescheduling.moves_for(reason, self._modes)}
-        if reason is ReschedulingReason.GAIN:
-            names -= self._unpriced
+        names -= self._drawing if reason is ReschedulingReason.GAIN else self._as_a_whole
         may_move = [kind.policy in names and not kind.immovable_reason for kind in residents.kind_list]
         movable = residents.evictable & np.array(may_move, dtype=np.bool_)[residents.kinds]
         movable[residents.running_count :] = False

@@ -137,16 +137,16 @@ class Demand:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)
 
-    @cached_property
+    @property
     def waits(self) -> bool:
         """Whether its pods wait for as long as that costs less than every node that has room.
 
         So do pods of a network, of which some way may cost more than waiting.
         """
-        if self.policy.network_rules is None or not self.counts.any():
-            return self.policy.unscheduled.wait_for_cheaper_node
-        dearest = int(self.arc[self.counts > 0].max()) + sum(price.highest for price in self.constraints.rising)
-        return self.policy.unscheduled.wait_for_cheaper_node or dearest >= int(self.prices[-1])
+        rules = self.policy.network_rules
+        return self.policy.unscheduled.wait_for_cheaper_node or (
+            rules is not None and rules.dearest >= int(self.prices[-1])
+        )
 
     def has_wish(self, snapshot: Snapshot) -> bool:
         """Whether there is room for a pod of it on the node that its pods wish for, as the round begins."""
