@@ -18,6 +18,7 @@ from flowcore.questions.audit.apply_plan import ApplyAnswer
 from flowcore.questions.diagnosis.answers import WhyAnswer
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer
 from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer
+from flowcore.questions.scenario.network_flow import NetworkAnswer
 
 #: The keys that stay, one a line.
 STORED: Final = Path(__file__).parents[1] / "tests" / "docs" / "json_keys.txt"
@@ -28,6 +29,7 @@ ANSWERS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "why POD --nodes": WhyWithNodes,
     "what-if": WhatIfAnswer,
     "headroom": HeadroomAnswer,
+    "network": NetworkAnswer,
     "status": StatusAnswer,
     "audit": AuditAnswer,
     "audit --apply": ApplyAnswer,

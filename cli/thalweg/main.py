@@ -10,6 +10,7 @@ from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.dump import dump
 from thalweg.commands.headroom import headroom
+from thalweg.commands.network import network
 from thalweg.commands.old_names import OLD_NAMES
 from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
@@ -52,6 +53,7 @@ main.add_command(demo)
 main.add_command(doctor)
 main.add_command(dump)
 main.add_command(headroom)
+main.add_command(network)
 main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)

@@ -14,6 +14,7 @@ from click.shell_completion import ShellComplete
 from thalweg.commands.audit import audit
 from thalweg.commands.dump import dump
 from thalweg.commands.headroom import headroom
+from thalweg.commands.network import network
 from thalweg.commands.old_names import OLD_TOP
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status
@@ -46,7 +47,7 @@ def main() -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (why, plan, what_if, headroom, audit, status, dump, OLD_TOP):
+for _command in (why, plan, what_if, headroom, network, audit, status, dump, OLD_TOP):
     main.add_command(_command)
 
 

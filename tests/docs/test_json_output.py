@@ -73,6 +73,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("why --nodes", ("why", "--nodes")),
         ("what-if", ("what-if", "--drain", "b")),
         ("headroom", ("headroom", "--cpu", "1")),
+        ("network", ("network",)),
         ("status", ("status", "--pods")),
         ("audit", ("audit",)),
         ("audit --apply", ("audit", "--apply", "WaitingPods", "--dry-run")),

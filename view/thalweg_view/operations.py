@@ -20,6 +20,7 @@ from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext, sees_all
+from flowcore.questions.scenario.network_flow import NetworkQuery, answer_network
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 from thalweg_view.compute_process.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
@@ -111,5 +112,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "regret": Operation(RegretQuery, answer_regret, needs=frozenset({"nodes"})),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
     "headroom": Operation(HeadroomQuery, of_scenario(answer_headroom), "POST", needs=frozenset({"nodes"})),
+    "network": Operation(NetworkQuery, of_scenario(answer_network), needs=frozenset({"nodes", "policies"})),
     "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
 }

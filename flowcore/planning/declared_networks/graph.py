@@ -231,6 +231,29 @@ def to_graph(
     )
 
 
+def flow_of_placed(arcs: Sequence[Arc], index: Mapping[str, int]) -> list[tuple[Arc, int]]:
+    """The arcs that leave aggregators, each with how many units of pods that have a node enter it.
+
+    Args:
+        arcs: of a network; none begins at waiting pods.
+        index: positions of the nodes by name.
+
+    Raises:
+        NetworkRefused: they contradict themselves.
+    """
+    if len(arcs) > MAX_ARCS:
+        raise NetworkTooLarge(f"it has more than {MAX_ARCS} arcs", MAX_ARCS / len(arcs))
+    vertices = _Vertices((), index)
+    for arc in arcs:
+        _check_arc(arc, vertices)
+    own = [arc for arc in arcs if not isinstance(arc.tail, PlacedPods)]
+    tails = np.array([vertices.number(arc.tail) for arc in own], dtype=np.int64)
+    heads = np.array([vertices.number(arc.head) for arc in own], dtype=np.int64)
+    starts = _placed_starts([arc for arc in arcs if isinstance(arc.tail, PlacedPods)], vertices)
+    order = _topological(tails, heads, vertices.names)
+    return [*zip(own, placed_units(starts, own, tails.tolist(), heads.tolist(), order), strict=True)]
+
+
 def _placed_starts(arcs: Sequence[Arc], vertices: _Vertices) -> list[PlacedStart]:
     """Pods that have a node, with their arcs."""
     pods: dict[int, PlacedPods] = {}

@@ -1,0 +1,137 @@
+"""``thalweg network``: flow, price and limit of each arc of the networks of policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import click
+
+from flowcore.model.amount_text import counted
+from flowcore.model.networks import UNSCHEDULED
+from flowcore.questions.scenario.drawn_flow import FlowArc
+from flowcore.questions.scenario.network_flow import NetworkAnswer, NetworkQuery, PolicyFlow, answer_network
+from thalweg.sources.asking import tell
+from thalweg.sources.source import SourceOperation, SourceOptions
+from thalweg.terminal.consoles import stdout_console
+from thalweg.terminal.printable import printable
+from thalweg.terminal.tables import MAX_ROWS, print_table
+from thalweg.terminal.telling import tell_note
+
+QUESTION = SourceOperation("network", NetworkAnswer, answer_network, method="GET")
+#: Rows of a policy, where the nodes are not asked for; ``-o json`` has all.
+_FEW_ROWS: Final = 40
+
+
+def run_network(source: SourceOptions, asked: NetworkQuery, output: str, *, watch: bool) -> None:
+    """Asks and prints; ``output``: "table", "dot", "json" or "yaml"."""
+    show = show_dot if output == "dot" else partial(show_tables, most=MAX_ROWS if asked.nodes else _FEW_ROWS)
+    # A graph is for another program, as names are: nothing else is printed.
+    tell(source, QUESTION, lambda _: asked, show, output="name" if output == "dot" else output, watch=watch)
+
+
+def show_tables(answer: NetworkAnswer, *, most: int) -> None:
+    """Prints a table for each policy, of at most so many arcs."""
+    console = stdout_console()
+    if not answer.policies:
+        console.print("no pod is planned, so no policy has a flow; --policy shows the network of one")
+    for place, flow in enumerate(answer.policies):
+        for note in flow.notes:
+            tell_note(note)
+        if place:
+            console.print()
+        console.print(_heading(flow), markup=False)
+        shown = _most_telling(flow.arcs, most)
+        columns = [("FROM", _from), ("TO", _to), ("FLOW", _flow), ("PRICE", _price)]
+        columns[3:3] = [("MIN", _minimum)] if any(arc.minimum for arc in shown) else []
+        columns[-1:-1] = [("MAX", _maximum)] if any(arc.maximum is not None for arc in shown) else []
+        columns += [("GAIN", _gain)] if any(arc.gain != "1" for arc in shown) else []
+        columns += [("STATE", _state)] if any(map(_state, shown)) else []
+        if shown:
+            print_table(console, [title for title, _ in columns], [[cell(arc) for _, cell in columns] for arc in shown])
+        if rest := [arc for arc in flow.arcs if not any(arc is each for each in shown)]:
+            console.print(f"and {counted(len(rest), 'arc')} with {_units(rest)}; -o json has all", markup=False)
+
+
+def _heading(flow: PolicyFlow) -> str:
+    waited = flow.placed + flow.left
+    counts = f"{flow.placed:,} of {counted(waited, 'waiting pod')} placed" if waited else "no pod of it waits"
+    return f"policy {flow.policy}{', by the network that it draws' if flow.drawn else ''}: {counts}"
+
+
+def _most_telling(arcs: list[FlowArc], most: int) -> list[FlowArc]:
+    """At most so many arcs in their order: those to Unscheduled, those at a limit, then those with the most flow."""
+    ranked = sorted(arcs, key=lambda arc: (arc.head != UNSCHEDULED, not (arc.state or arc.full), -arc.flow))
+    kept = {id(arc) for arc in ranked[:most] if len(arcs) <= most or arc.flow or arc.state or arc.full}
+    return [arc for arc in arcs if id(arc) in kept]
+
+
+def _units(arcs: list[FlowArc]) -> str:
+    units = sum(arc.flow for arc in arcs)
+    return f"{counted(units, 'unit')} of flow" if units else "no flow"
+
+
+def _from(arc: FlowArc) -> str:
+    return arc.tail
+
+
+def _to(arc: FlowArc) -> str:
+    return arc.head
+
+
+def _flow(arc: FlowArc) -> str:
+    return f"{arc.flow:,}"
+
+
+def _minimum(arc: FlowArc) -> str:
+    return f"{arc.minimum:,}" if arc.minimum else "-"
+
+
+def _maximum(arc: FlowArc) -> str:
+    return "-" if arc.maximum is None else f"{arc.maximum:,}"
+
+
+def _price(arc: FlowArc) -> str:
+    if arc.price is None:
+        return "-"
+    return f"{arc.price:,}" if arc.price == arc.highest_price else f"{arc.price:,}..{arc.highest_price:,}"
+
+
+def _gain(arc: FlowArc) -> str:
+    return arc.gain
+
+
+def _state(arc: FlowArc) -> str:
+    return f"{arc.full:,} of {arc.arcs:,} full" if arc.full and arc.state != "full" else arc.state
+
+
+def show_dot(answer: NetworkAnswer) -> None:
+    """Prints a digraph of Graphviz, with a cluster for each policy: what is full is red."""
+    click.echo("\n".join(("digraph thalweg {", "  rankdir=LR;", *map("  {}".format, _dot(answer)), "}")))
+
+
+def _dot(answer: NetworkAnswer) -> Iterator[str]:
+    for number, flow in enumerate(answer.policies):
+        yield f"subgraph cluster_{number} {{"
+        yield f"  label={_quoted(f'policy {flow.policy}')};"
+        ends = {(end, name) for arc in flow.arcs for end, name in ((arc.tail, arc.tail), (_end(flow, arc), arc.head))}
+        for end, name in sorted(ends):
+            style = ", style=dashed" if name == UNSCHEDULED else ""
+            yield f"  {_quoted(f'{flow.policy}: {end}')} [label={_quoted(name)}{style}];"
+        for arc in flow.arcs:
+            text = f"{_flow(arc)}{'' if arc.maximum is None else f' of {_maximum(arc)}'}, price {_price(arc)}"
+            style = ", color=red" if arc.state == "full" else ", style=dashed" if arc.head == UNSCHEDULED else ""
+            ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (arc.tail, _end(flow, arc)))
+            yield f"  {ends_text} [label={_quoted(text)}{style}];"
+        yield "}"
+
+
+def _end(flow: PolicyFlow, arc: FlowArc) -> str:
+    """The name of an end that no other has: nodes that are listed together differ from point to point."""
+    return f"{arc.tail}: {arc.head}" if arc.arcs > 1 or (not flow.drawn and arc.head != UNSCHEDULED) else arc.head
+
+
+def _quoted(text: str) -> str:
+    escaped = printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,185 @@
+"""The plan as flow in the networks of its policies: which arc has how many units, at what price, within which limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from flowcore.costs.network_model import network_models
+from flowcore.model.amount_text import counted, short_amount
+from flowcore.model.networks import UNSCHEDULED
+from flowcore.model.nodes import Node
+from flowcore.model.policies import BUILT_IN, OBSERVED
+from flowcore.model.resources import CPU, MEMORY, is_extended
+from flowcore.model.selectors import value_of
+from flowcore.model.volumes import ZONE
+from flowcore.model.workloads import workload_of
+from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.drawn_flow import FlowArc, drawn_flow
+from flowcore.questions.scenario.near_names import did_you_mean
+from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.reading.moment import moment_text
+from flowcore.questions.scenario.redaction import Redaction
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+
+#: Workloads that have arcs of their own; the others are one start of arcs.
+MAX_WORKLOADS: Final = 20
+#: Names that an error lists.
+_MAX_NAMES: Final = 20
+_GI: Final = 2**30
+
+
+class NetworkQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for the flow.
+
+    Attributes:
+        policy: whose network; "": of each policy whose pods are planned.
+        nodes: whether each node has arcs of its own, in networks that policies draw.
+    """
+
+    policy: str = ""
+    nodes: bool = False
+
+
+class PolicyFlow(msgspec.Struct, frozen=True):
+    """The network of one policy, and its flow.
+
+    Attributes:
+        policy: its name.
+        drawn: whether the policy, or its cost model, draws the network. Then running pods are flow too. Else arcs lead
+            from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan.
+        placed: pods that wait and that the plan gives a node.
+        left: pods that the plan gives none; they go to Unscheduled.
+        arcs: those of the network.
+        notes: what the arcs do not say.
+    """
+
+    policy: str
+    drawn: bool
+    placed: int
+    left: int
+    arcs: list[FlowArc]
+    notes: list[str] = []
+
+
+class NetworkAnswer(msgspec.Struct, frozen=True):
+    """The flow of a plan: the cluster as it is once the plan is carried out.
+
+    Attributes:
+        policies: by name, those that are asked for.
+        warnings: sentences about what may change the plan.
+        now: the moment that the answer is for; "": unknown.
+    """
+
+    policies: list[PolicyFlow]
+    warnings: list[str] = []
+    now: str = ""
+
+
+def answer_network(scenario: Scenario, query: NetworkQuery, context: AnswerContext) -> NetworkAnswer:
+    """Plans the waiting pods and follows their flow.
+
+    Raises:
+        UnknownName: no policy has the name of the query.
+    """
+    known = [*sorted(scenario.policies), *({BUILT_IN.name, OBSERVED.name} - scenario.policies.keys())]
+    if query.policy and query.policy not in known:
+        listed = ", ".join(sorted(known)[:_MAX_NAMES])
+        near = did_you_mean(query.policy, known)
+        raise UnknownName(f'policy "{query.policy}"', f"no policy has this name; there are {listed}{near}")
+    plan = plan_scenario(scenario, context.now, context.models)
+    pods = [*plan.result.placements, *plan.result.unplaced]
+    names = {query.policy} if query.policy else {each.pod.policy for each in pods}
+    redacted = Redaction(scenario, context)
+    return NetworkAnswer(
+        [_policy_flow(scenario, plan, name, query, context) for name in sorted(names)],
+        [*map(redacted, (*plan.warnings, *plan.gaps))],
+        moment_text(context.now),
+    )
+
+
+def _policy_flow(
+    scenario: Scenario, plan: ScenarioPlan, name: str, query: NetworkQuery, context: AnswerContext
+) -> PolicyFlow:
+    policy = plan.policies.get(name, BUILT_IN)
+    placed = [each for each in plan.result.placements if each.pod.policy == name]
+    left = [each for each in plan.result.unplaced if each.pod.policy == name]
+    if policy.draws(network_models(context.models)):
+        governed = GovernedScenario(scenario)
+        kinds = {pod.labels for pod in scenario.cluster.pods.values() if governed.policy_of(pod).name == name}
+        model, after = context.models[policy.cost.model], plan.result.after
+        arcs, notes = drawn_flow(policy, model, after, kinds, nodes=query.nodes)
+        waits = [_mean_arc("pods", UNSCHEDULED, [each.price for each in left])] if left else []
+        return PolicyFlow(name, True, len(placed), len(left), [*arcs, *waits], notes)
+    classes = _classes(scenario, [*placed, *left], context)
+    arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
+    return PolicyFlow(name, False, len(placed), len(left), arcs)
+
+
+def _classes(scenario: Scenario, pods: Iterable[Placement | Unplaced], context: AnswerContext) -> dict[str, str]:
+    """The start of arcs of each pod, by key: its workload, or one for all small ones."""
+    cluster_pods = scenario.cluster.pods
+    workloads = {
+        each.pod.key: workload_of(cluster_pods[each.pod.key])
+        if context.may_name(each.pod.key)
+        else "pods of other namespaces"
+        for each in pods
+    }
+    counts = Counter(workloads.values())
+    largest = {name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_WORKLOADS]}
+    others = counted(len(counts) - len(largest), "more workload")
+    return {key: workload if workload in largest else others for key, workload in workloads.items()}
+
+
+def _plain_flow(
+    nodes: Sequence[Node], placed: Iterable[Placement], left: Iterable[Unplaced], classes: dict[str, str]
+) -> list[FlowArc]:
+    """Arcs where a policy draws none: from workloads to zones, from zones to nodes that are alike, to Unscheduled."""
+    zone_of = {node.name: _zone(node) for node in nodes}
+    shape_of = {node.name: _shape(node) for node in nodes}
+    alike = Counter((zone_of[node.name], shape_of[node.name]) for node in nodes)
+    to_zones: dict[tuple[str, str], list[int]] = {}
+    to_nodes: dict[tuple[str, str], list[int]] = {group: [] for group in sorted(alike)}
+    waits: dict[str, list[int]] = {}
+    for each in placed:
+        zone = zone_of[each.node]
+        to_zones.setdefault((classes[each.pod.key], zone), []).append(each.price)
+        to_nodes[zone, shape_of[each.node]].append(each.price)
+    for pod in left:
+        waits.setdefault(classes[pod.pod.key], []).append(pod.price)
+    return [
+        *(_mean_arc(*ends, prices) for ends, prices in sorted(to_zones.items(), key=_most_first)),
+        *(
+            _mean_arc(zone, f"{counted(alike[zone, shape], 'node')} of {shape}", prices, alike[zone, shape])
+            for (zone, shape), prices in to_nodes.items()
+        ),
+        *(_mean_arc(start, UNSCHEDULED, prices) for start, prices in sorted(waits.items(), key=_most_first)),
+    ]
+
+
+def _most_first(item: tuple[object, list[int]]) -> tuple[int, str]:
+    return -len(item[1]), str(item[0])
+
+
+def _mean_arc(tail: str, head: str, prices: list[int], arcs: int = 1) -> FlowArc:
+    """An arc with a unit for each price."""
+    price = round(sum(prices) / len(prices)) if prices else None
+    return FlowArc(tail, head, len(prices), price=price, highest_price=price, arcs=arcs)
+
+
+def _zone(node: Node) -> str:
+    zone = value_of(node.labels, ZONE)
+    return "cluster" if zone is None else f"zone {zone}"
+
+
+def _shape(node: Node) -> str:
+    """What nodes that are alike have in common, such as "16 cpu, 64Gi"; memory in whole Gi."""
+    offers = dict(node.allocatable)
+    memory = offers.get(MEMORY, 0)
+    words = [f"{short_amount(CPU, offers.get(CPU, 0))} cpu", short_amount(MEMORY, round(memory / _GI) * _GI or memory)]
+    words += [f"{amount} {name}" for name, amount in sorted(offers.items()) if is_extended(name) and amount]
+    return ", ".join((*words, *sorted({taint.text for taint in node.taints}), *(["cordoned"] * node.unschedulable)))
