@@ -41,11 +41,11 @@ CANNOT_RUN = {
     "mkdir": "makes folders of the machine",
     "echo": "goes with kubectl",
     "eval": "changes the reader's shell; tests/cli/test_sources.py asks for the completions",
-    **dict.fromkeys(("sleep", "cut", "grep", "head", "base64"), "goes with others"),
+    **dict.fromkeys(("sleep", "cut", "grep", "head", "base64", "dot"), "goes with others"),
 }
 UNKNOWN = "nobody said how to run it, or why not"
 #: Commands that ask a live operator where no dump is given.
-ASK = {"audit", "plan", "what-if", "why", "headroom"}
+ASK = {"audit", "plan", "what-if", "why", "headroom", "network"}
 #: The same for commands of ours.
 CANNOT_RUN_OURS = {
     "dump": "needs a cluster; tests/e2e/test_kubectl.py runs it",

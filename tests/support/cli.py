@@ -24,8 +24,9 @@ Manifest = dict[str, Any]
 
 #: What most commands import when they run.
 _IMPORTED: Final = [
-    "thalweg.main", "thalweg.plans.plan", "thalweg.questions.headroom", "thalweg.questions.network", "thalweg.questions.status_run",
-    "thalweg.questions.what_if", "thalweg.questions.why", "thalweg_operator.app", "jsonschema",
+    "thalweg.main", "thalweg.plans.plan", "thalweg.questions.headroom", "thalweg.questions.network",
+    "thalweg.questions.status_run", "thalweg.questions.what_if", "thalweg.questions.why", "thalweg_operator.app",
+    "jsonschema",
 ]  # fmt: skip
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(_IMPORTED)

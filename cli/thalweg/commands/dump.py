@@ -16,8 +16,8 @@ from thalweg.sources.source import SourceOptions
 def dump(source: SourceOptions, *, redact: bool) -> None:
     """Write all objects of a cluster that plans depend on, as one JSON list.
 
-    The file is what plan, why, what-if, headroom, audit, status and view read with -f. It has objects of these kinds:
-    Node, Pod, Namespace, Service, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume,
+    The file is what plan, why, what-if, headroom, network, audit, status and view read with -f. It has objects of these
+    kinds: Node, Pod, Namespace, Service, PriorityClass, PodDisruptionBudget; for volumes PersistentVolume,
     PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment; for devices
     DeviceClass, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate; for NUMA zones
     NodeResourceTopology; for gangs PodGroup, HyperNode, Job, JobSet, LeaderWorkerSet, PyTorchJob,

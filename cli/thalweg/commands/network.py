@@ -41,8 +41,8 @@ def network(source: SourceOptions, policy: str, output: str, *, nodes: bool, wat
     \b
     Examples:
       thalweg network -f now.json
-      thalweg network -f now.json --policy by-rack
-      thalweg network -f now.json --policy by-rack --nodes -o json
+      thalweg network -f examples/networks/overflow.yaml --policy overflow
+      thalweg network -f now.json --nodes -o json
       thalweg network -f now.json -o dot | dot -Tsvg > network.svg
       thalweg network
     """  # noqa: D301 - click's mark for "leave these lines as they are"

@@ -1,1 +1,1 @@
-"""Questions to a cluster and their answers, printed: ``dump``, ``headroom``, ``network``, ``status``, ``what-if``, ``why``."""
+"""Questions to a cluster and their answers, printed, such as ``headroom``, ``network``, ``what-if`` and ``why``."""

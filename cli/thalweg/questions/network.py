@@ -120,7 +120,8 @@ def _dot(answer: NetworkAnswer) -> Iterator[str]:
             style = ", style=dashed" if name == UNSCHEDULED else ""
             yield f"  {_quoted(f'{flow.policy}: {end}')} [label={_quoted(name)}{style}];"
         for arc in flow.arcs:
-            text = f"{_flow(arc)}{'' if arc.maximum is None else f' of {_maximum(arc)}'}, price {_price(arc)}"
+            most = "" if arc.maximum is None else f" of {_maximum(arc)}"
+            text = f"{_flow(arc)}{most}" if arc.price is None else f"{_flow(arc)}{most}, price {_price(arc)}"
             style = ", color=red" if arc.state == "full" else ", style=dashed" if arc.head == UNSCHEDULED else ""
             ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (arc.tail, _end(flow, arc)))
             yield f"  {ends_text} [label={_quoted(text)}{style}];"

@@ -134,16 +134,15 @@ class _DrawnFlow:
             parts = {arc.cost.part for arc in _all_arcs(spec)}
             if CostPart.UTILISATION in parts:
                 view = replace(view, pods=_of_kinds(spec, kinds, len(taken)))
-            if left_out := sorted(parts - {None, CostPart.UTILISATION}):
+            if left_out := [part for part in CostPart if part in parts and part is not CostPart.UTILISATION]:
                 self.notes.append(f"prices are without {' and '.join(map(str, left_out))}: these differ by the pod")
             drawing = draw(self._spec, view, lambda _, part: taken if part is CostPart.UTILISATION else none)
             self._arcs = drawing.arcs
             return
         try:
             assert isinstance(model, NetworkModel)  # noqa: S101 - else it draws nothing
-            self._arcs = model.network(view).arcs
-            assert all(isinstance(arc, Arc) for arc in self._arcs)  # noqa: S101
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's code does
+            self._arcs = tuple(arc for arc in model.network(view).arcs if isinstance(arc, Arc))
+        except Exception as error:  # whatever a stranger's code does
             raise NetworkRefused(f"its method network raised {error!r}") from error
         if not any(isinstance(arc.tail, PlacedPods) for arc in self._arcs):
             self.notes.append(f"cost model {model.name} draws no arcs for pods that have a node, so no flow is known")

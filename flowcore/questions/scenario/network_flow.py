@@ -1,4 +1,4 @@
-"""The plan as flow in the networks of its policies: which arc has how many units, at what price, within which limits."""
+"""The plan as flow in the networks of its policies: what enters each arc, at what price, within which limits."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def answer_network(scenario: Scenario, query: NetworkQuery, context: AnswerConte
         near = did_you_mean(query.policy, known)
         raise UnknownName(f'policy "{query.policy}"', f"no policy has this name; there are {listed}{near}")
     plan = plan_scenario(scenario, context.now, context.models)
-    pods = [*plan.result.placements, *plan.result.unplaced]
-    names = {query.policy} if query.policy else {each.pod.policy for each in pods}
+    planned = {each.pod.policy for each in plan.result.placements} | {each.pod.policy for each in plan.result.unplaced}
+    names = {query.policy} if query.policy else planned
     redacted = Redaction(scenario, context)
     return NetworkAnswer(
         [_policy_flow(scenario, plan, name, query, context) for name in sorted(names)],
