@@ -85,6 +85,15 @@ def test_limits_prices_and_states() -> None:
     assert waits["price"] == 100_000
 
 
+def test_a_minimum_that_is_not_met() -> None:
+    """The arc is short, and all pods go to Unscheduled."""
+    policy, *rest = figure("overflow")
+    policy["spec"]["network"] = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]}
+    flow = flow_of(policy, *rest)
+    assert arcs(flow)["pods", "3 nodes"] | {"minimum": 18, "flow": 0, "state": "short"} == arcs(flow)["pods", "3 nodes"]
+    assert units(flow)["pods", "Unscheduled"] == 5
+
+
 def test_running_pods_are_flow_too() -> None:
     """Whoever placed them, if the policy's selectors match them."""
     policy, *rest = figure("overflow")

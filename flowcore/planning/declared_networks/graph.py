@@ -242,7 +242,8 @@ def flow_of_placed(arcs: Sequence[Arc], index: Mapping[str, int]) -> list[tuple[
         NetworkRefused: they contradict themselves.
     """
     if len(arcs) > MAX_ARCS:
-        raise NetworkTooLarge(f"it has more than {MAX_ARCS} arcs", MAX_ARCS / len(arcs))
+        problem = f"it has {len(arcs)} arcs, and a round has time for {MAX_ARCS}"
+        raise NetworkTooLarge(problem, MAX_ARCS / len(arcs))
     vertices = _Vertices((), index)
     for arc in arcs:
         _check_arc(arc, vertices)

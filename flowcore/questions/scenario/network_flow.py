@@ -145,12 +145,12 @@ def _plain_flow(
     to_zones: dict[tuple[str, str], list[int]] = {}
     to_nodes: dict[tuple[str, str], list[int]] = {group: [] for group in sorted(alike)}
     waits: dict[str, list[int]] = {}
-    for each in placed:
-        zone = zone_of[each.node]
-        to_zones.setdefault((classes[each.pod.key], zone), []).append(each.price)
-        to_nodes[zone, shape_of[each.node]].append(each.price)
-    for pod in left:
-        waits.setdefault(classes[pod.pod.key], []).append(pod.price)
+    for placement in placed:
+        zone = zone_of[placement.node]
+        to_zones.setdefault((classes[placement.pod.key], zone), []).append(placement.price)
+        to_nodes[zone, shape_of[placement.node]].append(placement.price)
+    for unplaced in left:
+        waits.setdefault(classes[unplaced.pod.key], []).append(unplaced.price)
     return [
         *(_mean_arc(*ends, prices) for ends, prices in sorted(to_zones.items(), key=_most_first)),
         *(
