@@ -15,22 +15,9 @@ import click
 from thalweg.terminal.printable import guard_streams, unguarded
 
 #: Commands that plan in their own process and only read.
-PLANS: Final = frozenset(
-    {
-        "audit",
-        "demo",
-        "explain",
-        "headroom",
-        "network",
-        "plan",
-        "replay",
-        "simulate",
-        "status",
-        "view",
-        "what-if",
-        "why",
-    }
-)
+PLANS: Final = frozenset((
+    "audit", "demo", "explain", "headroom", "network", "plan", "replay", "simulate", "status", "view", "what-if", "why",
+))  # fmt: skip
 #: Of these, those that draw a screen with --watch. They must end by themselves, to leave the terminal as it was.
 _DRAWN: Final = frozenset({"status"})
 _CTRL_C: Final = 128 + signal.SIGINT

@@ -22,6 +22,9 @@ from thalweg.terminal.telling import tell_note
 QUESTION = SourceOperation("network", NetworkAnswer, answer_network, method="GET")
 #: Rows of a policy, where the nodes are not asked for; ``-o json`` has all.
 _FEW_ROWS: Final = 40
+#: What stands in a column for nothing, where it is no dash; and what stands before a column's text in a graph.
+_NOTHING: Final = {"STATE": "", "GAIN": "1"}
+_IN_GRAPH: Final = ((" of", "MAX"), (", price", "PRICE"))
 
 
 def run_network(source: SourceOptions, asked: NetworkQuery, output: str, *, watch: bool) -> None:
@@ -43,13 +46,12 @@ def show_tables(answer: NetworkAnswer, *, most: int) -> None:
             console.print()
         console.print(_heading(flow), markup=False)
         shown = _most_telling(flow.arcs, most)
-        columns = [("FROM", _from), ("TO", _to), ("FLOW", _flow), ("PRICE", _price)]
-        columns[3:3] = [("MIN", _minimum)] if any(arc.minimum for arc in shown) else []
-        columns[-1:-1] = [("MAX", _maximum)] if any(arc.maximum is not None for arc in shown) else []
-        columns += [("GAIN", _gain)] if any(arc.gain != "1" for arc in shown) else []
-        columns += [("STATE", _state)] if any(map(_state, shown)) else []
-        if shown:
-            print_table(console, [title for title, _ in columns], [[cell(arc) for _, cell in columns] for arc in shown])
+        cells = [_cells(arc) for arc in shown]
+        titles = [title for title in cells[0] if any(row[title] for row in cells)] if cells else []
+        if titles:
+            print_table(
+                console, titles, [[row[title] or _NOTHING.get(title, "-") for title in titles] for row in cells]
+            )
         if rest := [arc for arc in flow.arcs if not any(arc is each for each in shown)]:
             console.print(f"and {counted(len(rest), 'arc')} with {_units(rest)}; -o json has all", markup=False)
 
@@ -72,38 +74,19 @@ def _units(arcs: list[FlowArc]) -> str:
     return f"{counted(units, 'unit')} of flow" if units else "no flow"
 
 
-def _from(arc: FlowArc) -> str:
-    return arc.tail
-
-
-def _to(arc: FlowArc) -> str:
-    return arc.head
-
-
-def _flow(arc: FlowArc) -> str:
-    return f"{arc.flow:,}"
-
-
-def _minimum(arc: FlowArc) -> str:
-    return f"{arc.minimum:,}" if arc.minimum else "-"
-
-
-def _maximum(arc: FlowArc) -> str:
-    return "-" if arc.maximum is None else f"{arc.maximum:,}"
-
-
-def _price(arc: FlowArc) -> str:
-    if arc.price is None:
-        return "-"
-    return f"{arc.price:,}" if arc.price == arc.highest_price else f"{arc.price:,}..{arc.highest_price:,}"
-
-
-def _gain(arc: FlowArc) -> str:
-    return arc.gain
-
-
-def _state(arc: FlowArc) -> str:
-    return f"{arc.full:,} of {arc.arcs:,} full" if arc.full and arc.state != "full" else arc.state
+def _cells(arc: FlowArc) -> dict[str, str]:
+    """What a table says of an arc, by column; "": nothing."""
+    price = "" if arc.price is None else f"{arc.price:,}"
+    return {
+        "FROM": arc.tail,
+        "TO": arc.head,
+        "FLOW": f"{arc.flow:,}",
+        "MIN": f"{arc.minimum:,}" if arc.minimum else "",
+        "MAX": "" if arc.maximum is None else f"{arc.maximum:,}",
+        "PRICE": price if arc.price == arc.highest_price else f"{price}..{arc.highest_price:,}",
+        "GAIN": "" if arc.gain == "1" else arc.gain,
+        "STATE": f"{arc.full:,} of {arc.arcs:,} full" if arc.full and arc.state != "full" else arc.state,
+    }
 
 
 def show_dot(answer: NetworkAnswer) -> None:
@@ -120,8 +103,9 @@ def _dot(answer: NetworkAnswer) -> Iterator[str]:
             style = ", style=dashed" if name == UNSCHEDULED else ""
             yield f"  {_quoted(f'{flow.policy}: {end}')} [label={_quoted(name)}{style}];"
         for arc in flow.arcs:
-            most = "" if arc.maximum is None else f" of {_maximum(arc)}"
-            text = f"{_flow(arc)}{most}" if arc.price is None else f"{_flow(arc)}{most}, price {_price(arc)}"
+            cells = _cells(arc)
+            most, price = (f"{word} {cells[title]}" * bool(cells[title]) for word, title in _IN_GRAPH)
+            text = f"{cells['FLOW']}{most}{price}"
             style = ", color=red" if arc.state == "full" else ", style=dashed" if arc.head == UNSCHEDULED else ""
             ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (arc.tail, _end(flow, arc)))
             yield f"  {ends_text} [label={_quoted(text)}{style}];"
