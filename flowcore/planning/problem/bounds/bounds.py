@@ -144,7 +144,8 @@ def lower_bound(
     total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
-    rows = shared_limits(demands)
+    # Who leaves takes what rises back.
+    rows = [row for row in shared_limits(demands) if residents is None or len(row.steps) == 1]
     in_rows = {number for row in rows for number in row.demands}
     shared: dict[int, _Priced] = {}
     known: dict[int, _Paid] = {}
@@ -170,7 +171,7 @@ def lower_bound(
         if index in in_rows:
             shared[index] = _Priced(demand, costs, prices, least)
         as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
-    total += sum(_gained_by(row, shared, raising) for row in rows)
+    total += sum(_gained_by(row, shared, raising, scale.parts) for row in rows)
     # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
     surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
     total = max(total, as_groups + surcharge)
@@ -259,20 +260,31 @@ class _Priced:
     least: int
 
 
-def _gained_by(row: SharedLimit, priced: Mapping[int, _Priced], raising: Mapping[DomainCounter, int]) -> int:
+def _gained_by(
+    row: SharedLimit, priced: Mapping[int, _Priced], raising: Mapping[DomainCounter, int], parts: int
+) -> int:
     """How much more the pods of a row pay at least than by themselves: each that is placed pays the price of the row.
 
-    The row gives back its price for as many as it lets in. Any price is valid; this one is what the first pod that does
-    not come would save, if all nodes cost as much as the cheapest.
+    The row gives back its price for as many as it lets in, less what these pay more. Any price is valid. These are what
+    the first pod that does not come would save, if all nodes cost as much as the cheapest, and what the last pods pay
+    more where prices rise.
+
+    Args:
+        parts: of a unit of cost, which the result counts.
     """
     members = [priced[number] for number in row.demands]
     saved = np.concatenate([each.prices - each.paid.cheapest for each in members])
-    price = int(np.sort(saved)[::-1][row.most])
-    if price <= 0:
-        return 0
-    dearer = [(each, replace(each.paid, cost=each.paid.cost + price)) for each in members]
-    paid = sum(_least_of(each.demand, costs, each.prices, raising) for each, costs in dearer)
-    return max(0, paid - price * row.most - sum(each.least for each in members))
+    prices = [rise * parts for rise in row.rises_at(int((saved > 0).sum()))]
+    if row.most < len(saved):
+        prices.append(int(np.sort(saved)[::-1][row.most]))
+    before, gained = sum(each.least for each in members), 0
+    scaled = replace(row, steps=tuple((rise * parts, pods) for rise, pods in row.steps))
+    for price in prices:
+        if price > 0:
+            dearer = [(each, replace(each.paid, cost=each.paid.cost + price)) for each in members]
+            paid = sum(_least_of(each.demand, costs, each.prices, raising) for each, costs in dearer)
+            gained = max(gained, paid - scaled.given_back(price) - before)
+    return gained
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:

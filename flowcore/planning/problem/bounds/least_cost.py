@@ -19,6 +19,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -124,32 +125,60 @@ def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """Limits of domains that pods of several demands share.
+    """Limits of domains that pods of several demands share, or prices that rise with their number there.
 
     Attributes:
         demands: their places.
-        most: no plan places more pods of these together.
+        steps: by how much more a pod pays, rising, and how many of these pods may pay it at most; no plan places more.
     """
 
     demands: tuple[int, ...]
-    most: int
+    steps: tuple[tuple[int, int], ...]
+
+    @property
+    def most(self) -> int:
+        """No plan places more pods of these together."""
+        return sum(pods for _, pods in self.steps)
+
+    def given_back(self, price: int) -> int:
+        """What a price for each pod may overcharge, where each of them pays the least that is left."""
+        return sum(pods * max(0, price - rise) for rise, pods in self.steps)
+
+    def rises_at(self, pods: int) -> tuple[int, ...]:
+        """What the last of so many pods pays more at least, and what one of the step before does; none: nothing."""
+        before = 0
+        for rise, most in self.steps:
+            pods -= most
+            if pods <= 0:
+                return tuple(sorted({before, rise} - {0}))
+            before = rise
+        return (before,) if before else ()
 
 
 def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
     """Limits that keep some pods of several demands out, the one that keeps most out first; a demand is in one at most.
 
-    A row across nodes and demands: anti-affinity and caps that hold for all of them and count all of them.
+    A row across nodes and demands: anti-affinity and caps that hold for all of them and count all of them, and prices
+    that rise with their number.
     """
     limited: dict[DomainCounter, list[int]] = {}
+    rising: dict[RisingPrice, list[int]] = {}
     for place, demand in enumerate(demands):
         for counter in demand.constraints.limits:
             if counter in demand.constraints.increments:
                 limited.setdefault(counter, []).append(place)
-    lacking: list[tuple[int, SharedLimit]] = []
-    for counter, places in limited.items():
-        if len(places) > 1:
-            most = _most_together(counter, [demands[place] for place in places])
-            lacking.append((sum(demands[place].count for place in places) - most, SharedLimit(tuple(places), most)))
+        for price in demand.constraints.rising:
+            rising.setdefault(price, []).append(place)
+    found = [
+        SharedLimit(tuple(places), ((0, _most_together(counter, [demands[place] for place in places])),))
+        for counter, places in limited.items()
+        if len(places) > 1
+    ]
+    found += [
+        SharedLimit(tuple(places), _steps(price, [demands[place] for place in places]))
+        for price, places in rising.items()
+    ]
+    lacking = [(sum(demands[place].count for place in row.demands) - row.steps[0][1], row) for row in found]
     rows: list[SharedLimit] = []
     taken: set[int] = set()
     for lack, row in sorted(lacking, key=lambda entry: -entry[0]):
@@ -157,6 +186,23 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
             taken.update(row.demands)
             rows.append(row)
     return rows
+
+
+def _steps(price: RisingPrice, demands: Sequence[Demand]) -> tuple[tuple[int, int], ...]:
+    """By how much more than as the round begins pods pay, and for how many of them there is room at most."""
+    counter = price.counter
+    inside = counter.domains.totals(np.sum([np.minimum(each.counts, each.count) for each in demands], axis=0))
+    begun = counter.initial[:-1]
+    limits = [each.constraints.limits.get(counter) for each in demands]
+    most = None if None in limits else max(limit for limit in limits if limit is not None)
+    ends = begun + inside[:-1] if most is None else np.minimum(begun + inside[:-1], np.maximum(begun, most))
+    steps: dict[int, int] = {0: int(inside[-1])}  # in no domain: nothing is counted
+    for start, end, cost in zip((0, *price.ends.tolist()), (*price.ends.tolist(), 2**62), price.costs, strict=True):
+        units = np.maximum(np.minimum(ends, end) - np.maximum(begun, start), 0)
+        rises = cost - price.next_pod(begun)
+        for rise in np.unique(rises[units > 0]).tolist():
+            steps[rise] = steps.get(rise, 0) + int(units[rises == rise].sum())
+    return tuple(sorted(steps.items()))
 
 
 def _most_together(counter: DomainCounter, demands: Sequence[Demand]) -> int:
