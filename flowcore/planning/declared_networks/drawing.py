@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import msgspec
 
@@ -43,14 +42,22 @@ class _Point:
     is_value: bool = False
 
 
-def draw(spec: NetworkSpec, view: NetworkView, priced: Priced) -> Network:
+def draw(spec: NetworkSpec, view: NetworkView, priced: Priced, most: int = MAX_ARCS) -> Network:
     """The network of a round.
 
+    Args:
+        most: how many arcs it may have.
+
     Raises:
-        NetworkRefused: an arc with a minimum leads nowhere, or costs of several kinds of pods meet in one arc.
+        NetworkRefused: an arc with a minimum leads nowhere, costs of several kinds of pods meet in one arc, or there
+            are too many arcs.
     """
-    # One more than there may be: the network is refused then, and not drawn to its end.
-    return Network.of(islice(_Drawing(spec, view, priced).arcs(), MAX_ARCS + 1))
+    drawing = _Drawing(spec, view, priced)
+    count = drawing.most_arcs()
+    if count > most:
+        problem = f"it has up to {count:,} arcs for these nodes, and a round has time for {most:,}"
+        raise NetworkRefused(f"{problem}: draw fewer aggregators, arcs or segments")
+    return Network.of(drawing.arcs())
 
 
 def why_no_way(spec: NetworkSpec, labels: Labels, table: NodeTable) -> str:
@@ -83,6 +90,25 @@ class _Drawing:
         self._number = {PodEnd(selector): number for number, selector in enumerate(own)}
         self._number |= {PodEnd(selector, runs=True): number for number, selector in enumerate(anybody, len(own))}
         self._placed = view.placed_by(own, anybody)
+
+    def most_arcs(self) -> int:
+        """No network of the round has more arcs: each has its ends, its segments, and the pods that begin at it."""
+        waiting, count = len(self._view.pods), 0
+        for pod_arc in self._spec.arcs:
+            ends = self._most_heads(pod_arc.arc, 1)
+            count += ends * (waiting + len(pod_arc.arc.cost.segments) + 1) + len(self._placed)
+        for aggregator in self._spec.aggregators:
+            points = len(self._points[aggregator.name])
+            count += waiting + len(self._placed)
+            count += sum(self._most_heads(arc, points) * (len(arc.cost.segments) + 1) for arc in aggregator.arcs)
+        return count
+
+    def _most_heads(self, arc: NetworkArc, points: int) -> int:
+        """How many ends an arc has at most that leaves so many points; two values with an arc share a node."""
+        nodes = len(self._view.nodes)
+        if arc.head == NODES:
+            return nodes
+        return min(points * len(self._points.get(arc.head, ".")), max(nodes, points))
 
     def arcs(self) -> Iterator[Arc]:
         """All arcs, those that end at a node that takes nothing included."""

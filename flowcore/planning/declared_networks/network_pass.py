@@ -60,6 +60,8 @@ MAX_KINDS = 500
 #: one in so many of them each time, and in the last network none.
 _MAX_SHRINKS = 3
 _PART_OF_CHOICES = 4
+#: Arcs that all drawings of a round have together: they are drawn in about a second.
+_MOST_DRAWN = 200_000
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
 
@@ -110,7 +112,8 @@ class SolveNetworks(Pass):
             capacity = cluster.without_room_for(dearer)
             problem.charge(())
             part = work.part(len(turns) - place)
-            _PolicyNetwork(problem, problem.policies[name], cluster, self._seed, part).run(capacity)
+            most_arcs = _MOST_DRAWN // len(turns)
+            _PolicyNetwork(problem, problem.policies[name], cluster, self._seed, part, most_arcs).run(capacity)
             work.took(part)
             problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
@@ -176,7 +179,10 @@ class _Needed:
 class _PolicyNetwork:
     """The network of one policy, asked for and solved."""
 
-    def __init__(self, problem: Problem, policy: Policy, cluster: _Cluster, seed: int, work: Work) -> None:
+    def __init__(
+        self, problem: Problem, policy: Policy, cluster: _Cluster, seed: int, work: Work, most_arcs: int
+    ) -> None:
+        self._most_arcs = most_arcs
         self._problem, self._policy, self._cluster = problem, policy, cluster
         self._model = problem.models[policy.cost.model]
         self._seed, self._work = seed, work
@@ -257,7 +263,12 @@ class _PolicyNetwork:
         spec = self._policy.network
         if spec is not None:
             class_of = {id(those): each for those, each in zip(pods, classes, strict=True)}
-            return draw(spec, view, lambda those, part: self._part_of_cost(class_of[id(those)].demand, part, view))
+            return draw(
+                spec,
+                view,
+                lambda those, part: self._part_of_cost(class_of[id(those)].demand, part, view),
+                self._most_arcs,
+            )
         assert isinstance(self._model, NetworkModel)  # noqa: S101 - see Problem.drawing
         try:
             return self._model.network(view)

@@ -8,7 +8,7 @@ different limits lead to one node, is solved as a whole (planning/declared_netwo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -42,7 +42,7 @@ from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 
 #: A network with more ways than this is solved as a whole.
-_MOST_WAYS = 64
+_MOST_WAYS = 256
 #: A part of what nodes cost is seldom more than that of so many whole nodes.
 _DEAREST_PART = 10 * OMEGA
 _NO_WEIGHTS = CostWeights(*[0] * len(CostWeights.__struct_fields__))
@@ -139,7 +139,6 @@ class _Drawing:
         self._limited: dict[tuple[str, int], int] = {}
         self._arcs: list[tuple[str, str, NetworkArc]] = []
         self._masks: dict[NodeSelectorTerm | None, Bools] = {}
-        self._shared: dict[tuple[LabelSelector, LabelSelector], bool] = {}
 
     def rules(self) -> NetworkRules:
         """The network as rules.
@@ -292,23 +291,14 @@ class _Drawing:
         Raises:
             _IsJointError: they do not.
         """
-        flat = [(start, way) for start, of_start in ways for way in of_start]
-        for number, (start, way) in enumerate(flat):
-            for start_before, way_before in flat[:number]:
-                meets = way.arcs != way_before.arcs and self._meet(way, way_before)
-                if meets and (start is start_before or self._share_pods(start, start_before)):
+        for number, (start, of_start) in enumerate(ways):
+            if _differ(of_start, of_start, self._mask):
+                raise _IsJointError
+            for second, of_second in ways[:number]:
+                if _exclude(start.selector, second.selector) or not _differ(of_start, of_second, self._mask):
+                    continue
+                if self._selects_any(_and(start.selector, second.selector)):
                     raise _IsJointError
-
-    def _meet(self, way: NetworkWay, second: NetworkWay) -> bool:
-        """Whether two ways lead to one node."""
-        return bool((self._mask(way.nodes) & self._mask(second.nodes)).any())
-
-    def _share_pods(self, start: _Start, second: _Start) -> bool:
-        """Whether any pod begins at both."""
-        pair = start.selector, second.selector
-        if pair not in self._shared:
-            self._shared[pair] = not _exclude(*pair) and self._selects_any(_and(*pair))
-        return self._shared[pair]
 
     def _selects_any(self, selector: LabelSelector) -> bool:
         """Whether a selector selects any pod of the policy that waits, or any that has a node."""
@@ -347,6 +337,17 @@ class _Drawing:
 def _label(tail: Aggregator | None) -> str:
     """The label that an aggregator is over; "": none."""
     return "" if tail is None else tail.over.node_label
+
+
+def _differ(
+    ways: Sequence[NetworkWay], others: Sequence[NetworkWay], mask: Callable[[NodeSelectorTerm | None], Bools]
+) -> bool:
+    """Whether two ways lead to one node and pass different limits."""
+    return any(
+        way.arcs != second.arcs and bool((mask(way.nodes) & mask(second.nodes)).any())
+        for way in ways
+        for second in others
+    )
 
 
 def _exclude(first: LabelSelector, second: LabelSelector) -> bool:

@@ -26,6 +26,7 @@ from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
+from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
@@ -47,6 +48,12 @@ class Objective:
         for index, demand in enumerate(demands):
             for rising in demand.constraints.rising:
                 self._rising.setdefault(rising, []).append(index)
+        #: Demands whose pods these counters count.
+        self._raising: dict[DomainCounter, list[int]] = {rising.counter: [] for rising in self._rising}
+        for index, demand in enumerate(demands) if self._rising else ():
+            for counter in demand.constraints.increments:
+                if counter in self._raising:
+                    self._raising[counter].append(index)
         self._alike: dict[NodePotential, list[int]] = {}
         for index, demand in enumerate(demands):
             self._alike.setdefault(demand.potential, []).append(index)
@@ -124,13 +131,15 @@ class Objective:
         if not self._rising:
             return
         demand, node, count = _columns(commits)
+        present = set(demand.tolist())
         for rising, payers in self._rising.items():
             counter = rising.counter
-            raising = np.array([counter in each.constraints.increments for each in self._demands], dtype=np.bool_)
+            if present.isdisjoint(payers):
+                continue
             pays = np.isin(demand, payers) & counter.counted_nodes[node]
             if not pays.any():
                 continue
-            others = raising[demand] & ~pays & counter.counted_nodes[node]
+            others = np.isin(demand, self._raising[counter]) & ~pays & counter.counted_nodes[node]
             before = counter.initial.copy()
             np.add.at(before, counter.domains.codes[node[others]], count[others])
             places = np.nonzero(pays)[0]
