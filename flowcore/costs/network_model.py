@@ -112,6 +112,7 @@ class Arc:
         minimum, maximum: how many units enter it at least and at most; None: any number.
         gain: how many units leave it for each that enters: a whole number or a Fraction, above zero.
         whole_or_none: no unit may enter it too, in place of the minimum.
+        name: of what it is a part, for people.
     """
 
     tail: End
@@ -121,6 +122,7 @@ class Arc:
     maximum: int | None = None
     gain: int | Fraction = 1
     whole_or_none: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

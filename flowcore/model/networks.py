@@ -155,6 +155,22 @@ class LimitedArc(msgspec.Struct, frozen=True):
     segments: tuple[Segment, ...]
 
 
+class PassedArc(msgspec.Struct, frozen=True):
+    """An arc on a way.
+
+    Attributes:
+        name: where it is declared.
+        tail: the aggregator that it leaves; "": pods.
+        tail_label, head_label: labels that its ends are over; "": none.
+    """
+
+    name: str
+    tail: str
+    tail_label: str
+    arc: NetworkArc
+    head_label: str
+
+
 class NetworkWay(msgspec.Struct, frozen=True):
     """A way from pods to nodes.
 
@@ -162,6 +178,7 @@ class NetworkWay(msgspec.Struct, frozen=True):
         nodes: where it leads; None: to all.
         cost, part, weight: what all its arcs cost together that cost always the same.
         arcs: its limited ones, by number.
+        path: all its arcs, in their order.
         ends_nowhere: why it leads to no node of the round, a clause; "": it leads to some.
     """
 
@@ -170,6 +187,7 @@ class NetworkWay(msgspec.Struct, frozen=True):
     part: CostPart | None
     weight: int
     arcs: frozenset[int]
+    path: tuple[PassedArc, ...]
     ends_nowhere: str = ""
 
 

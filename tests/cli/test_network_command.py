@@ -50,7 +50,10 @@ def units(flow: dict[str, Any]) -> dict[Ends, int]:
             "pod-affinity-figure-7",
             {("pods", "EC_G"): 4, ("EC_G", "EC_O"): 4, ("EC_O", "3 nodes"): 4, ("pods", "Unscheduled"): 2},
         ),
-        ("pod-affinity-figure-10", {("pods", "G"): 1, ("G", "E"): 0, ("G", "A"): 1, ("A", "m0"): 2}),
+        ("pod-affinity-figure-10", {
+                ("pods", "G"): 2, ("G", "E"): 1, ("G", "A"): 1,
+                ("E", "Unscheduled"): 1, ("A", "m0"): 2,
+            }),
         ("together-or-none", {("pods", "pool"): 0, ("pool", "m0"): 0, ("pods", "Unscheduled"): 3}),
         (
             "overflow",
@@ -86,12 +89,42 @@ def test_limits_prices_and_states() -> None:
 
 
 def test_a_minimum_that_is_not_met() -> None:
-    """The arc is short, and all pods go to Unscheduled."""
+    """All pods go to Unscheduled, and a note says why."""
     policy, *rest = figure("overflow")
-    policy["spec"]["network"] = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]}
+    policy["spec"]["network"] = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 4}]}
     flow = flow_of(policy, *rest)
-    assert arcs(flow)["pods", "3 nodes"] | {"minimum": 18, "flow": 0, "state": "short"} == arcs(flow)["pods", "3 nodes"]
-    assert units(flow)["pods", "Unscheduled"] == 5
+    assert units(flow) == {("pods", "Unscheduled"): 5}
+    assert "needs at least 4 and gets" in flow["notes"][0]
+
+
+def test_the_flow_is_that_of_the_plan() -> None:
+    """Of two pods for X and Y the one that may go to X alone goes there, whichever is counted first."""
+    policy, *rest = figure("overflow")
+    task, cache = {"matchLabels": {"app": "task"}}, {"matchLabels": {"app": "cache"}}
+    points = [{"name": name, "arcs": [{"to": "m0"}]} for name in "XY"]
+    to_x = {"from": {"podSelector": {}}, "to": "X", "minimum": 1, "maximum": 1}
+    to_y = {"from": {"podSelector": cache}, "to": "Y", "minimum": 1}
+    policy["spec"]["network"] = {"aggregators": points, "arcs": [to_x, to_y]}
+    pods = [each for each in rest if each["kind"] == "Pod"][:2]
+    pods[0]["metadata"]["labels"] = cache["matchLabels"]
+    pods[1]["metadata"]["labels"] = task["matchLabels"]
+    flow = flow_of(policy, *(each for each in rest if each["kind"] == "Node"), *pods)
+    assert units(flow) == {("pods", "X"): 1, ("pods app=cache", "Y"): 1, ("X", "m0"): 1, ("Y", "m0"): 1}
+    assert {arc["state"] for arc in flow["arcs"]} == {"", "full"}
+
+
+def test_pods_beyond_a_maximum_and_on_no_way_are_told() -> None:
+    """Five run on a rack that takes two, and one where no arc leads."""
+    policy, *rest = figure("overflow")
+    runs = [
+        {**pod(f"r{at}", metadata={"name": f"r{at}", "namespace": "default", "labels": {"app": "task"}},
+               nodeName="m0" if at else "m3"), "status": {"phase": "Running"}}
+        for at in range(6)
+    ]  # fmt: skip
+    flow = flow_of(policy, *rest, node("m3", "8"), *runs)
+    over = arcs(flow)["pods", "rack r0"]
+    assert (over["flow"], over["maximum"], over["state"], over["price"]) == (5, 2, "over", None)
+    assert flow["notes"] == ["1 pod with a node on no arc: no way leads there, or none has room"]
 
 
 def test_running_pods_are_flow_too() -> None:
@@ -150,7 +183,8 @@ def test_a_graph_for_graphviz() -> None:
     assert len(edges) == 4
     assert all(_EDGE.fullmatch(line) or _VERTEX.fullmatch(line) or line.startswith("    label=") for line in body)
     assert [line for line in edges if "EC_G" in line and "EC_O" in line] == [
-        '    "pod-affinity-figure-7: EC_G" -> "pod-affinity-figure-7: EC_O" [label="4 of 4", color=red];'
+        '    "pod-affinity-figure-7: point EC_G" -> "pod-affinity-figure-7: point EC_O" '
+        '[label="4 of 4, full", color=red];'
     ]
     assert sum("style=dashed" in line for line in body) == 2
 

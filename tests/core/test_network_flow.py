@@ -40,13 +40,13 @@ class OnlyWaiting(Budget):
 
 
 class Broken(Budget):
-    """It raises where it has no pods."""
+    """It raises."""
 
     name = "Broken"
 
     def network(self, view: NetworkView) -> Network:
-        """Waiting pods to the nodes, the first of them first."""
-        return Network.of([Arc(view.pods[0], view.nodes[0])])
+        """No network."""
+        raise LookupError(view.policy)
 
 
 def web(name: str, **spec: Any) -> dict[str, Any]:
@@ -77,20 +77,19 @@ def test_a_cost_model_that_counts_placed_pods_has_their_flow() -> None:
         ("pods app=web", "budget", 3, ""),
         ("budget", "all", 3, "full"),
         ("all", "2 nodes", 3, ""),
-        ("pods", "Unscheduled", 2, ""),
+        ("pods app=web", "Unscheduled", 2, ""),
     ]
     assert (flow.drawn, flow.placed, flow.left, flow.notes) == (True, 2, 2, [])
 
 
-def test_a_cost_model_without_arcs_for_placed_pods_is_a_note() -> None:
+def test_a_cost_model_without_arcs_for_placed_pods_has_the_flow_of_those_that_wait() -> None:
     flow = flow_by("OnlyWaiting")
-    assert (flow.arcs, flow.placed) == ([], 4)
-    assert flow.notes == ["cost model OnlyWaiting draws no arcs for pods that have a node, so no flow is known"]
+    assert [(arc.tail, arc.head, arc.flow) for arc in flow.arcs] == [("pods app=web", "2 nodes", 4)]
 
 
 def test_a_cost_model_that_raises_is_a_note() -> None:
     (note,) = flow_by("Broken").notes
-    assert note.startswith("the network of policy web is refused: its method network raised IndexError")
+    assert note == "the network of cost model Broken is refused: its method network raised LookupError('web')"
 
 
 def test_workloads_of_hidden_namespaces_have_no_names() -> None:

@@ -28,8 +28,9 @@ def network(source: SourceOptions, policy: str, output: str, *, nodes: bool, wat
     shown as it is after that plan: each pod of it that has a node is a unit of flow, whether it ran before or not.
     Values of a label have rows of their own. Arcs from one point to nodes are one row, unless there is --nodes.
 
-    The price is that of the next unit. An arc is full where its flow is its maximum, and short where it is below its
-    minimum. Pods that the plan leaves go to Unscheduled, with the price of waiting.
+    The price is that of the next unit on the arc. An arc is full where its flow is its maximum, over where more pods
+    run than that, and short where it is below its minimum. Pods that the plan leaves go to Unscheduled, at what waiting
+    costs them. The flow may have pods of other policies, where the selectors of this one match them.
 
     Where a policy draws nothing the rows say what it amounts to: workloads, zones, nodes that are alike, and
     Unscheduled. The flow is the pods of the plan then, and the price is what they pay on average.

@@ -24,7 +24,13 @@ QUESTION = SourceOperation("network", NetworkAnswer, answer_network, method="GET
 _FEW_ROWS: Final = 40
 #: What stands in a column for nothing, where it is no dash; and what stands before a column's text in a graph.
 _NOTHING: Final = {"STATE": "", "GAIN": "1"}
-_IN_GRAPH: Final = ((" of", "MAX"), (", price", "PRICE"))
+_IN_GRAPH: Final = (
+    (" of ", "MAX"),
+    (", at least ", "MIN"),
+    (", gain ", "GAIN"),
+    (", price ", "PRICE"),
+    (", ", "STATE"),
+)
 
 
 def run_network(source: SourceOptions, asked: NetworkQuery, output: str, *, watch: bool) -> None:
@@ -81,11 +87,11 @@ def _cells(arc: FlowArc) -> dict[str, str]:
         "FROM": arc.tail,
         "TO": arc.head,
         "FLOW": f"{arc.flow:,}",
-        "MIN": f"{arc.minimum:,}" if arc.minimum else "",
+        "MIN": f"{arc.minimum:,}{' or none' if arc.whole_or_none else ''}" if arc.minimum else "",
         "MAX": "" if arc.maximum is None else f"{arc.maximum:,}",
         "PRICE": price if arc.price == arc.highest_price else f"{price}..{arc.highest_price:,}",
         "GAIN": "" if arc.gain == "1" else arc.gain,
-        "STATE": f"{arc.full:,} of {arc.arcs:,} full" if arc.full and arc.state != "full" else arc.state,
+        "STATE": arc.state or (f"{arc.full:,} of {arc.arcs:,} full" if arc.full else ""),
     }
 
 
@@ -98,23 +104,31 @@ def _dot(answer: NetworkAnswer) -> Iterator[str]:
     for number, flow in enumerate(answer.policies):
         yield f"subgraph cluster_{number} {{"
         yield f"  label={_quoted(f'policy {flow.policy}')};"
-        ends = {(end, name) for arc in flow.arcs for end, name in ((arc.tail, arc.tail), (_end(flow, arc), arc.head))}
-        for end, name in sorted(ends):
+        ends = {end: name for arc in flow.arcs for end, name in ((_start(arc), arc.tail), (_end(flow, arc), arc.head))}
+        for end, name in sorted(ends.items()):
             style = ", style=dashed" if name == UNSCHEDULED else ""
             yield f"  {_quoted(f'{flow.policy}: {end}')} [label={_quoted(name)}{style}];"
         for arc in flow.arcs:
             cells = _cells(arc)
-            most, price = (f"{word} {cells[title]}" * bool(cells[title]) for word, title in _IN_GRAPH)
-            text = f"{cells['FLOW']}{most}{price}"
-            style = ", color=red" if arc.state == "full" else ", style=dashed" if arc.head == UNSCHEDULED else ""
-            ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (arc.tail, _end(flow, arc)))
+            text = cells["FLOW"] + "".join(word + cells[title] for word, title in _IN_GRAPH if cells[title])
+            style = ", color=red" if arc.state else ", style=dashed" if arc.head == UNSCHEDULED else ""
+            ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (_start(arc), _end(flow, arc)))
             yield f"  {ends_text} [label={_quoted(text)}{style}];"
+        for number_of_note, note in enumerate(flow.notes):
+            yield f"  {_quoted(f'note {number_of_note}')} [shape=note, label={_quoted(note)}];"
         yield "}"
+
+
+def _start(arc: FlowArc) -> str:
+    """The name of a start that no other point has."""
+    return f"{'pods' if arc.from_pods else 'point'} {arc.tail}"
 
 
 def _end(flow: PolicyFlow, arc: FlowArc) -> str:
     """The name of an end that no other has: nodes that are listed together differ from point to point."""
-    return f"{arc.tail}: {arc.head}" if arc.arcs > 1 or (not flow.drawn and arc.head != UNSCHEDULED) else arc.head
+    if arc.to_nodes:
+        return f"nodes of {arc.tail}: {arc.head}" if arc.arcs > 1 or not flow.drawn else f"node {arc.head}"
+    return f"point {arc.head}"
 
 
 def _quoted(text: str) -> str:

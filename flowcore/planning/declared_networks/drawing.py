@@ -172,9 +172,9 @@ class _Drawing:
             for start in starts:
                 if isinstance(start, PlacedPods):
                     if not isinstance(head, Node) or head is start.node:
-                        yield Arc(start, tail or head)
+                        yield Arc(start, tail or head, name=name)
                 elif is_joint:
-                    yield Arc(start, tail, self._part(arc, node, [start]))
+                    yield Arc(start, tail, self._part(arc, node, [start]), name=name)
                 else:
                     yield from self._arc(start, arc, head, self._part(arc, node, [start]), name)
         self._check_end(arc, name, has_end=has_end)
@@ -240,14 +240,14 @@ class _Drawing:
         if len(arc.cost.segments) > 1 and (arc.whole_or_none or arc.factor != 1):
             # None or enough, and a gain, are said of all segments together.
             joint = f"{name} from {tail if isinstance(tail, str) else tail.name} to {_named(head)}"
-            yield Arc(joint, head, 0, arc.minimum, arc.maximum, arc.factor, arc.whole_or_none)
+            yield Arc(joint, head, 0, arc.minimum, arc.maximum, arc.factor, arc.whole_or_none, name)
             arc, head, least = msgspec.structs.replace(arc, minimum=0, whole_or_none=False, gain=(1, 1)), joint, 0
         for segment in arc.cost.segments:
             room = _room(segment, before, arc.maximum)
             if room is not None and room <= 0:
                 return
             minimum = least if room is None else min(least, room)
-            yield Arc(tail, head, segment.cost + part, minimum, room, arc.factor, arc.whole_or_none)
+            yield Arc(tail, head, segment.cost + part, minimum, room, arc.factor, arc.whole_or_none, name)
             before, least = before + (room or 0), least - minimum
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -125,6 +125,8 @@ class Graph:
         nodes: int64[V], the position of the node that a vertex is, -1 for others.
         order: the vertices, each after all that lead to it.
         groups: pods that are placed together or not at all.
+        declared: the arcs before the units of pods that have a node, and after them the arcs of these pods.
+        begun: int64[A + arcs of pods that have a node], their units.
     """
 
     supplies: tuple[Supply, ...]
@@ -139,6 +141,8 @@ class Graph:
     nodes: Int64s
     order: tuple[int, ...]
     groups: tuple[SupplyGroup, ...] = ()
+    declared: tuple[Arc, ...] = ()
+    begun: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def unscheduled(self) -> int:
@@ -207,8 +211,10 @@ def to_graph(
     starts = _placed_starts(of_placed, vertices)
     names, gains = tuple(vertices.names), tuple(_ONE if arc.gain == 1 else Fraction(arc.gain) for arc in arcs)
     order = _topological(tails, heads, names)
+    declared, begun, sent = (*arcs, *of_placed), [0] * len(arcs), dict[int, int]()
     if starts:
-        arcs = _beside(arcs, placed_units(starts, arcs, tails.tolist(), heads.tolist(), order))
+        begun, sent = placed_units(starts, arcs, tails.tolist(), heads.tolist(), order)
+        arcs = _beside(arcs, begun)
     maximums = _reachable_maximums(arcs, tails, heads, gains, order, [each.count for each in supplies], names)
     for arc, most in zip(arcs, maximums.tolist(), strict=True):
         if arc.minimum > most and not arc.whole_or_none:
@@ -228,31 +234,9 @@ def to_graph(
         nodes=np.array(vertices.nodes, dtype=np.int64),
         order=order,
         groups=groups,
+        declared=declared,
+        begun=np.array([*begun, *(sent.get(id(arc), 0) for arc in of_placed)], dtype=np.int64),
     )
-
-
-def flow_of_placed(arcs: Sequence[Arc], index: Mapping[str, int]) -> list[tuple[Arc, int]]:
-    """The arcs that leave aggregators, each with how many units of pods that have a node enter it.
-
-    Args:
-        arcs: of a network; none begins at waiting pods.
-        index: positions of the nodes by name.
-
-    Raises:
-        NetworkRefused: they contradict themselves.
-    """
-    if len(arcs) > MAX_ARCS:
-        problem = f"it has {len(arcs)} arcs, and a round has time for {MAX_ARCS}"
-        raise NetworkTooLarge(problem, MAX_ARCS / len(arcs))
-    vertices = _Vertices((), index)
-    for arc in arcs:
-        _check_arc(arc, vertices)
-    own = [arc for arc in arcs if not isinstance(arc.tail, PlacedPods)]
-    tails = np.array([vertices.number(arc.tail) for arc in own], dtype=np.int64)
-    heads = np.array([vertices.number(arc.head) for arc in own], dtype=np.int64)
-    starts = _placed_starts([arc for arc in arcs if isinstance(arc.tail, PlacedPods)], vertices)
-    order = _topological(tails, heads, vertices.names)
-    return [*zip(own, placed_units(starts, own, tails.tolist(), heads.tolist(), order), strict=True)]
 
 
 def _placed_starts(arcs: Sequence[Arc], vertices: _Vertices) -> list[PlacedStart]:
@@ -342,9 +326,9 @@ def _check_arc(arc: Arc, vertices: _Vertices) -> None:
         raise NetworkRefused(f"{name} begins where flow ends: arcs begin at pods and aggregators")
     if isinstance(arc.head, Pods | PlacedPods):
         raise NetworkRefused(f"{name} ends at pods: arcs end at aggregators, nodes and UNSCHEDULED")
-    for field, value, most in (("cost", arc.cost, MAX_COST), ("minimum", arc.minimum, MAX_FLOW)):
+    for what, value, most in (("cost", arc.cost, MAX_COST), ("minimum", arc.minimum, MAX_FLOW)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value <= most:
-            raise NetworkRefused(f"{name} has the {field} {value}: it must be a whole number from 0 to {most}")
+            raise NetworkRefused(f"{name} has the {what} {value}: it must be a whole number from 0 to {most}")
     if arc.maximum is not None:
         if not isinstance(arc.maximum, int | np.integer) or isinstance(arc.maximum, bool) or arc.maximum < 0:
             raise NetworkRefused(f"{name} has the maximum {arc.maximum}: it must be a whole number from 0, or None")

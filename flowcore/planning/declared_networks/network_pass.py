@@ -15,7 +15,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs.model import Load
-from flowcore.costs.network_model import Network, NetworkModel, NetworkView, Pods
+from flowcore.costs.network_model import Network, NetworkModel, NetworkView, PlacedPods, Pods
 from flowcore.costs.preferences import node_preference, taint_preference
 from flowcore.costs.scale import OMEGA
 from flowcore.model.networks import CostPart
@@ -49,7 +49,7 @@ from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.planning.problem.result import Placement, SolvedNetwork, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
 from flowcore.rules.topology.round_constraints.waves import waves_of
@@ -119,7 +119,9 @@ class SolveNetworks(Pass):
         # What networks take makes others pay more.
         before = None if len(networks) == 1 and not others else problem.snapshot
         notes = () if before is None else (BoundNote.NETWORKS,)
-        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before, notes)
+        self._decided = Decided(
+            tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before, notes, cluster.networks
+        )
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
 
@@ -137,6 +139,7 @@ class _Cluster:
         self.placements: list[Placement] = []
         self.unplaced: list[Unplaced] = []
         self.contradictions: list[Contradiction] = []
+        self.networks: dict[str, SolvedNetwork] = {}
         self.slack = 0
 
     def snapshot(self, capacity: Plan | None = None) -> Snapshot:
@@ -358,6 +361,7 @@ class _PolicyNetwork:
 
     def _adopt(self, waiting: NetworkPods, commits: _Commits) -> None:
         cluster, table, solution = self._cluster, self._problem.snapshot.table, commits.solution
+        cluster.networks[self._policy.name] = _solved_network(solution)
         classes, needed = waiting.classes, _Needed(waiting)
         orders = [iter(each.demand.group.pods) for each in classes]
         waves = waves_of(commits.entries, [each.demand.constraints for each in classes])
@@ -480,6 +484,13 @@ def _without(
             fits[node] = taken if placed_number == number else fits[node]
         supplies[number] = replace(supplies[number], fits=fits)
     return replace(graph, supplies=tuple(supplies))
+
+
+def _solved_network(solution: NetworkSolution) -> SolvedNetwork:
+    graph, units = solution.graph, solution.graph.begun.copy()
+    units[: len(solution.flows)] += solution.flows
+    starts = {id(arc.tail): arc.tail.count for arc in graph.declared if isinstance(arc.tail, PlacedPods)}
+    return SolvedNetwork(graph.declared, units, sum(starts.values()) - int(units[len(solution.flows) :].sum()))
 
 
 def _stands_as_one(graph: Graph) -> bool:

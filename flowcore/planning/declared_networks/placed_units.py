@@ -47,8 +47,8 @@ class _Step:
 
 def placed_units(
     starts: Sequence[PlacedStart], arcs: Sequence[Arc], tails: Sequence[int], heads: Sequence[int], order: Sequence[int]
-) -> list[int]:
-    """How many units of placed pods enter each arc.
+) -> tuple[list[int], dict[int, int]]:
+    """How many units of placed pods enter each arc, and each of the pods' own arcs, by its identity.
 
     Args:
         arcs: of the network, without those of placed pods.
@@ -58,7 +58,7 @@ def placed_units(
     placing = _Placing(arcs, tails, heads, order)
     for start in starts:
         placing.send(start)
-    return placing.units
+    return placing.units, placing.sent
 
 
 class _Placing:
@@ -66,11 +66,13 @@ class _Placing:
 
     Attributes:
         units: that enter each arc.
+        sent: that enter each of the pods' own arcs, by its identity.
     """
 
     def __init__(self, arcs: Sequence[Arc], tails: Sequence[int], heads: Sequence[int], order: Sequence[int]) -> None:
         self._arcs, self._tails, self._heads = arcs, tails, heads
         self.units = [0] * len(arcs)
+        self.sent: dict[int, int] = {}
         self._left = [_most(arc) for arc in arcs]
         self._lacking = [int(arc.minimum) for arc in arcs]
         self._rank = {vertex: rank for rank, vertex in enumerate(order)}
@@ -107,6 +109,8 @@ class _Placing:
                 entering = int(count * step.units)
                 if step.own:
                     own_left[step.arc] -= entering
+                    key = id(start.arcs[step.arc][1])
+                    self.sent[key] = self.sent.get(key, 0) + entering
                 else:
                     self.units[step.arc] += entering
                     self._left[step.arc] -= entering

@@ -33,6 +33,7 @@ from flowcore.model.networks import (
     NetworkArc,
     NetworkRules,
     NetworkWay,
+    PassedArc,
     Segment,
 )
 from flowcore.model.pod_index import ConstraintMatch
@@ -65,6 +66,14 @@ def with_network_rules(policies: Mapping[str, Policy], snapshot: Snapshot) -> di
         if rules is not None:
             compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
     return compiled
+
+
+def ways_of(policy: Policy, snapshot: Snapshot) -> list[tuple[NetworkStart, list[NetworkWay]]]:
+    """The ways of a policy's network by their starts; none where only the network as a whole says what pods may do."""
+    try:
+        return _Drawing(policy, snapshot).ways()
+    except _IsJointError:
+        return []
 
 
 def rules_of(policy: Policy, snapshot: Snapshot) -> NetworkRules | None:
@@ -100,10 +109,11 @@ def _all_arcs(policy: Policy) -> Iterator[tuple[str, NetworkArc]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """Pods that arcs begin at.
+class NetworkStart:
+    """Pods that an arc begins at.
 
     Attributes:
+        name: where the arc is declared; "": pods are over an aggregator.
         runs: they have a node.
     """
 
@@ -120,6 +130,7 @@ class _Passed:
     Attributes:
         labels: of aggregators that it passes.
         limited: numbers of arcs with a limit, or with a price that rises.
+        path: all arcs.
     """
 
     labels: tuple[str, ...] = ()
@@ -127,6 +138,7 @@ class _Passed:
     part: CostPart | None = None
     weight: int = 1
     limited: tuple[int, ...] = ()
+    path: tuple[PassedArc, ...] = ()
 
 
 class _Drawing:
@@ -146,20 +158,7 @@ class _Drawing:
         Raises:
             _IsJointError: it is none.
         """
-        for _, arc in _all_arcs(self._policy):
-            if arc.minimum or arc.whole_or_none or arc.factor != 1:
-                raise _IsJointError
-        starts = list(self._starts())
-        ways, left = list[tuple[_Start, list[NetworkWay]]](), _MOST_WAYS
-        for start in starts:
-            # One more than there may be: layers of aggregators have more ways than can be listed.
-            of_start = list(islice(self._ways(start.arc, start.name, None, _Passed()), left + 1))
-            left -= len(of_start)
-            if left < 0:
-                raise _IsJointError
-            ways.append((start, of_start))
-        self._check_models([way for _, of_start in ways for way in of_start])
-        self._check_limits(ways)
+        ways = self.ways()
         base = self._policy.selects.pods
         name = f"the network of policy {self._policy.name}"
         return NetworkRules(
@@ -180,13 +179,35 @@ class _Drawing:
         rising = sum(self._arcs[number][2].cost.segments[-1].cost for number in way.arcs)
         return way.cost + rising + (0 if way.part is None else way.weight * _DEAREST_PART)
 
-    def _starts(self) -> Iterator[_Start]:
+    def ways(self) -> list[tuple[NetworkStart, list[NetworkWay]]]:
+        """The ways by their starts.
+
+        Raises:
+            _IsJointError: single pods cannot keep to the network.
+        """
+        for _, arc in _all_arcs(self._policy):
+            if arc.minimum or arc.whole_or_none or arc.factor != 1:
+                raise _IsJointError
+        starts = list(self._starts())
+        ways, left = list[tuple[NetworkStart, list[NetworkWay]]](), _MOST_WAYS
+        for start in starts:
+            # One more than there may be: layers of aggregators have more ways than can be listed.
+            of_start = list(islice(self._ways(start.arc, start.name, None, _Passed()), left + 1))
+            left -= len(of_start)
+            if left < 0:
+                raise _IsJointError
+            ways.append((start, of_start))
+        self._check_models([way for _, of_start in ways for way in of_start])
+        self._check_limits(ways)
+        return ways
+
+    def _starts(self) -> Iterator[NetworkStart]:
         for number, pod_arc in enumerate(self._spec.arcs):
             if pod_arc.arc.head != UNSCHEDULED:
-                yield _Start(pod_arc.tail.selector, pod_arc.arc, f"arcs[{number}]", pod_arc.tail.runs)
+                yield NetworkStart(pod_arc.tail.selector, pod_arc.arc, f"arcs[{number}]", pod_arc.tail.runs)
         for aggregator in self._spec.aggregators:
             if aggregator.over.pods is not None:
-                yield _Start(aggregator.over.pods, NetworkArc(aggregator.name), "")
+                yield NetworkStart(aggregator.over.pods, NetworkArc(aggregator.name), "")
 
     def _ways(self, arc: NetworkArc, name: str, tail: Aggregator | None, passed: _Passed) -> Iterator[NetworkWay]:
         """The ways that begin with an arc.
@@ -199,6 +220,8 @@ class _Drawing:
         if arc.head == UNSCHEDULED or (after_label and arc.head != NODES and not (head and head.over.node_label)):
             raise _IsJointError
         passed = self._pass(arc, name, passed, EACH_NODE if head is None else head.over.node_label or _label(tail))
+        here = PassedArc(name, "" if tail is None else tail.name, _label(tail), arc, _label(head))
+        passed = replace(passed, path=(*passed.path, here))
         if head is None:
             yield self._way(arc, tail, passed)
             return
@@ -259,7 +282,7 @@ class _Drawing:
         elif tail is not None and tail.over.nodes is not None:
             expressions = (*expressions, *tail.over.nodes.requirements)
         term = NodeSelectorTerm(expressions, fields) if expressions or fields else None
-        way = NetworkWay(term, passed.cost, passed.part, passed.weight, frozenset(passed.limited))
+        way = NetworkWay(term, passed.cost, passed.part, passed.weight, frozenset(passed.limited), passed.path)
         return way if self._mask(term).any() else msgspec.structs.replace(way, ends_nowhere=self._nowhere(arc, tail))
 
     def _nowhere(self, arc: NetworkArc, tail: Aggregator | None) -> str:
@@ -285,7 +308,7 @@ class _Drawing:
         if _has_model(self._policy) and any(way.part is not CostPart.MODEL or way.weight != 1 for way in ways):
             raise _IsJointError
 
-    def _check_limits(self, ways: Sequence[tuple[_Start, list[NetworkWay]]]) -> None:
+    def _check_limits(self, ways: Sequence[tuple[NetworkStart, list[NetworkWay]]]) -> None:
         """Ways of a pod to one node pass the same limits: else it depends on other pods which one it takes.
 
         Raises:
@@ -313,7 +336,11 @@ class _Drawing:
         return frozenset(pod.signature.labels for pod in pending if pod.policy == name)
 
     def _limited_arc(
-        self, number: int, ways: Sequence[tuple[_Start, list[NetworkWay]]], base: LabelSelector | None, network: str
+        self,
+        number: int,
+        ways: Sequence[tuple[NetworkStart, list[NetworkWay]]],
+        base: LabelSelector | None,
+        network: str,
     ) -> LimitedArc:
         name, key, arc = self._arcs[number]
         passing = [(start, way) for start, of_start in ways for way in of_start if number in way.arcs]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.costs.network_model import Arc
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
@@ -110,6 +111,20 @@ class Unplaced:
     frees: tuple[ClaimKey, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SolvedNetwork:
+    """A network that was solved as a whole.
+
+    Attributes:
+        units: int64[arcs], how many enter each, those of pods that had a node before included.
+        lost: pods that had a node before, and that no way had room for.
+    """
+
+    arcs: tuple[Arc, ...]
+    units: Int64s
+    lost: int
+
+
 @dataclass(frozen=True, slots=True)
 class RoundResult(Bounded):
     """A plan for all pending pods of a snapshot: each is either placed or left, never both.
@@ -136,6 +151,7 @@ class RoundResult(Bounded):
         evictions: running pods that leave, each once.
         proposals: running pods that would leave if every policy that proposes moves acted.
         left_at_least: what every plan leaves; None: the plan leaves nothing.
+        networks: that were solved as a whole, by policy, with their flow.
     """
 
     generation: int
@@ -154,6 +170,7 @@ class RoundResult(Bounded):
     proposals: tuple[Eviction, ...] = ()
     left_at_least: LeftAtLeast | None = None
     bound_notes: tuple[BoundNote, ...] = ()
+    networks: Mapping[str, SolvedNetwork] = field(default_factory=dict, compare=False, repr=False)
 
     def bounded_by(self, bound: int, notes: tuple[BoundNote, ...], gained: int = 0) -> RoundResult:
         """The result with a cost that no plan goes below, and what that does not count in full.

@@ -85,6 +85,7 @@ def build_result(
         arcs=arcs,
         after=after,
         contradictions=problem.contradictions,
+        networks=decided.networks,
     ).bounded_by(bound + decided.least_cost, problem.say("What the bound does not count", notes, ()))
 
 

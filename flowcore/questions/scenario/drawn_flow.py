@@ -1,35 +1,33 @@
-"""The flow of the pods that have a node, in the network that their policy draws: arc by arc."""
+"""The flow of a plan in the network of a policy: arc by arc, as the plan was made.
+
+A network that was solved as a whole has the flow that the solver found. In one that is rules of single pods a pod takes
+the cheapest of its ways to its node: ways of a pod to one node pass the same limits.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs.model import CostModel, Load
-from flowcore.costs.network_model import UNSCHEDULED, Arc, End, NetworkModel, NetworkView, PlacedPods, Pods
+from flowcore.cluster.arrays.node_matching import term_matches
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.model import Load
+from flowcore.costs.network_model import UNSCHEDULED, Arc, End, NetworkView, PlacedPods, Pods
 from flowcore.costs.scale import OMEGA
 from flowcore.model.amount_text import counted
+from flowcore.model.networks import NODES, CostPart, NetworkSpec, NetworkWay, PassedArc
 from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
-from flowcore.model.networks import CostPart, NetworkArc, NetworkSpec
 from flowcore.model.nodes import Node
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import Labels
-from flowcore.planning.declared_networks.drawing import draw
-from flowcore.planning.declared_networks.graph import NetworkRefused, flow_of_placed
+from flowcore.model.selectors import NodeSelectorTerm
+from flowcore.planning.drawn_networks.compile_networks import NetworkStart, ways_of
+from flowcore.planning.problem.result import SolvedNetwork, Unplaced
 
-#: A maximum that stands for none, so that arcs of pods are drawn with a point of their own.
-_ANY: Final = 2**40
-#: Kinds of pods whose costs on nodes are looked at.
-_MOST_KINDS: Final = 20
-#: Points that the drawing adds: for an arc of pods, and for an arc with a gain or ``wholeOrNone`` and several prices.
-_OF_PODS: Final = re.compile(r"arcs\[(\d+)\] to ")
-_BETWEEN: Final = re.compile(r"\S*arcs\[\d+\] from ")
+#: How points begin that the drawing adds for an arc of pods, and what those have that it adds within an arc.
+_OF_PODS, _WITHIN = "arcs[", " from "
 
 
 class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,12 +40,15 @@ class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
         minimum: units that must enter it.
         maximum: units that may enter it; null: any number.
         gain: units that leave it for each that enters, such as "1/2".
-        price: of the next unit, of several arcs the lowest; null: no further unit may enter. To Unscheduled, and where
-            the policy draws nothing, it is what pods pay on average.
-        highest_price: the highest of several arcs.
-        state: "full": the flow is the maximum; "short": it is below the minimum; "": neither.
+        price: of the next unit, of several arcs the lowest; null: it differs by the pod, or no further unit may enter.
+            To Unscheduled, and where the policy draws nothing, it is what pods pay, and the average of these.
+        highest_price: the highest of several.
+        state: "full": the flow is the maximum; "over": it is above; "short": it is below the minimum; "": none of
+            these.
         arcs: how many it stands for, one for each node.
         full: how many of these are full.
+        whole_or_none: no unit may enter it too, in place of the minimum.
+        from_pods, to_nodes: whether it begins at pods, and ends at nodes.
     """
 
     tail: str = msgspec.field(name="from")
@@ -61,201 +62,282 @@ class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
     state: str = ""
     arcs: int = 1
     full: int = 0
+    whole_or_none: bool = False
+    from_pods: bool = False
+    to_nodes: bool = False
 
 
 @dataclass(slots=True)
 class _Row:
-    """Arcs between the same two ends, such as one for each segment of a cost.
+    """An arc between two ends.
 
     Attributes:
-        price: of the next unit; None: none may enter.
-        may_lack: fewer units than its minimum are no want.
+        maximum: None: any number.
+        price: of the next unit; None: see ``FlowArc``.
     """
 
+    name: str
     tail: str
-    head: End
-    gain: str
+    head: str
+    from_pods: bool
+    to_nodes: bool
     flow: int = 0
     minimum: int = 0
-    maximum: int = 0
+    maximum: int | None = 0
+    gain: str = "1"
     price: int | None = None
-    may_lack: bool = False
-
-    def add(self, arc: Arc, units: int) -> None:
-        """Counts an arc."""
-        most = _ANY if arc.maximum is None else arc.maximum
-        self.flow, self.minimum, self.maximum = self.flow + units, self.minimum + arc.minimum, self.maximum + most
-        if units < most:
-            self.price = min(arc.cost, arc.cost if self.price is None else self.price)
-        self.may_lack |= arc.whole_or_none and not units
+    whole_or_none: bool = False
 
     @property
-    def is_short(self) -> bool:
-        """Whether it has fewer units than it must have."""
-        return self.flow < self.minimum and not self.may_lack
+    def state(self) -> str:
+        """As ``FlowArc`` says it."""
+        if self.maximum is not None and self.flow >= self.maximum:
+            return "full" if self.flow == self.maximum else "over"
+        may_lack = self.whole_or_none and not self.flow
+        return "short" if self.flow < self.minimum and not may_lack else ""
 
-    def raise_price(self, price: int | None) -> None:
-        """Each unit costs so much more; None: none may enter."""
-        self.price = None if self.price is None or price is None else self.price + price
+    def add(self, arc: Arc, units: int) -> None:
+        """Counts a part of the arc, with its limits."""
+        most = None if arc.maximum is None else int(arc.maximum)
+        self.flow, self.minimum = self.flow + units, self.minimum + int(arc.minimum)
+        self.maximum = None if self.maximum is None or most is None else self.maximum + most
+        self.gain, self.whole_or_none = str(arc.gain), self.whole_or_none or arc.whole_or_none
+        self.offer(arc, units)
+
+    def offer(self, arc: Arc, units: int) -> None:
+        """Counts what a further unit costs that enters a part of the arc."""
+        if arc.maximum is None or units < arc.maximum:
+            self.price = int(arc.cost) if self.price is None else min(self.price, int(arc.cost))
 
 
 def drawn_flow(
-    policy: Policy, model: CostModel, after: Snapshot, kinds: Iterable[Labels], *, nodes: bool
+    policy: Policy,
+    solved: SolvedNetwork | None,
+    after: Snapshot,
+    left: Sequence[Unplaced],
+    refused: str,
+    *,
+    nodes: bool,
 ) -> tuple[list[FlowArc], list[str]]:
     """The arcs of a policy's network with the flow of its pods, and notes about what they do not say.
 
     Args:
-        model: of its cost.
-        after: the cluster, with all pods that have a node.
-        kinds: labels of pods of the policy.
+        solved: the network, where it was solved as a whole.
+        after: the cluster with the plan.
+        left: pods of the policy that the plan leaves.
+        refused: why the network was not solved, a sentence; "": it was, or there was nothing to solve.
         nodes: whether each node has an arc of its own.
     """
-    try:
-        return _DrawnFlow(policy, model, after, kinds).listed(nodes=nodes)
-    except NetworkRefused as error:
-        return [], [f"the network of policy {policy.name} is refused: {error}"]
+    notes = list[str]()
+    if solved is not None:
+        rows, lost = list(_solved_rows(policy.network, solved)), solved.lost
+    elif ways := [] if policy.network is None else ways_of(policy, after):
+        flow = _RuleFlow(policy, ways, after)
+        rows, lost = list(flow.rows()), flow.lost
+        if flow.has_parts:
+            notes.append("prices that differ by the pod are left out")
+    else:
+        rows, lost = [], 0
+        notes.append(refused or f"no pod of policy {policy.name} waits, so its network was not solved")
+    if lost:
+        notes.append(f"{counted(lost, 'pod')} with a node on no arc: no way leads there, or none has room")
+    # Pods may wait, whether that is drawn or not.
+    drawn = (row for row in rows if row.flow or row.name or row.head != UNSCHEDULED_NAME)
+    arcs = _folded(drawn, nodes=nodes)
+    waits = [arc for arc in arcs if arc.from_pods and arc.head == UNSCHEDULED_NAME]
+    if left and not waits:
+        arcs.append(FlowArc("pods", UNSCHEDULED_NAME, len(left), from_pods=True))
+    prices = [each.price for each in left]
+    return [_priced(arc, prices) if arc.from_pods and arc.head == UNSCHEDULED_NAME else arc for arc in arcs], notes
 
 
-class _DrawnFlow:
-    """A network drawn once more, for pods that all have a node.
+def _priced(arc: FlowArc, prices: Sequence[int]) -> FlowArc:
+    """An arc to Unscheduled with what the pods pay that wait."""
+    lowest, highest = (min(prices), max(prices)) if prices else (arc.price, arc.highest_price)
+    return msgspec.structs.replace(arc, price=lowest, highest_price=highest)
+
+
+# --- networks that were solved as a whole ---
+
+
+def _solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[_Row]:
+    """What the solver found, without the points that the drawing adds."""
+    rows: dict[tuple[str, str, str], _Row] = {}
+    within: dict[str, _Row] = {}
+    for arc, units in zip(solved.arcs, solved.units.tolist(), strict=True):
+        begins_within = spec is not None and isinstance(arc.tail, str) and _WITHIN in arc.tail
+        ends_within = spec is not None and isinstance(arc.head, str) and _WITHIN in arc.head
+        if spec is not None and isinstance(arc.head, str) and arc.head.startswith(_OF_PODS) and not ends_within:
+            continue  # the arc of the pods goes on from there
+        if begins_within:
+            row = within[str(arc.tail)]
+            row.head, row.to_nodes = _name(arc.head), isinstance(arc.head, Node)
+            row.offer(arc, units)
+            continue
+        from_pods = not isinstance(arc.tail, str) or (spec is not None and arc.tail.startswith(_OF_PODS))
+        tail, head = _start(spec or NetworkSpec(), arc), _name(arc.head)
+        key = arc.name, tail, head
+        row = rows.setdefault(key, _Row(arc.name, tail, head, from_pods, isinstance(arc.head, Node)))
+        row.add(arc, units)
+        if ends_within:
+            # The parts behind it say what units cost.
+            within[head], row.price = row, None
+    return rows.values()
+
+
+def _start(spec: NetworkSpec, arc: Arc) -> str:
+    """Where an arc begins, for people."""
+    number = arc.tail.partition(" to ")[0] if isinstance(arc.tail, str) else arc.name
+    for place, pod_arc in enumerate(spec.arcs):
+        if number == f"arcs[{place}]":
+            return _pods(pod_arc.tail.selector.text, runs=pod_arc.tail.runs)
+    if isinstance(arc.tail, str):
+        return arc.tail
+    for aggregator in spec.aggregators:
+        if aggregator.over.pods is not None and arc.head == aggregator.name:
+            return _pods(aggregator.over.pods.text)
+    if spec.arcs or not isinstance(arc.tail, Pods | PlacedPods):
+        return _pods("")
+    return _pods(",".join(f"{key}={value}" for key, value in sorted(arc.tail.labels.items())))
+
+
+# --- networks that are rules of single pods ---
+
+
+class _RuleFlow:
+    """The pods of a policy on the ways to their nodes.
 
     Attributes:
-        names: of starts of arcs that are no aggregators, for people, by their points.
+        lost: pods that no way leads to where they are.
     """
 
-    def __init__(self, policy: Policy, model: CostModel, after: Snapshot, kinds: Iterable[Labels]) -> None:
-        self._after, self.names, self.notes = after, dict[str, str](), list[str]()
-        spec, load = policy.network, Load.of(after, policy.cost.utilisation)
-        self._spec = NetworkSpec() if spec is None else _with_points(spec)
+    def __init__(self, policy: Policy, ways: Sequence[tuple[NetworkStart, list[NetworkWay]]], after: Snapshot) -> None:
+        self._ways, self._table, self.lost = ways, after.table, 0
+        load = Load.of(after, policy.cost.utilisation)
         view = NetworkView(policy.name, (), load, after, policy.selects)
-        if spec is not None:
-            taken = np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
-            none = np.zeros_like(taken)
-            parts = {arc.cost.part for arc in _all_arcs(spec)}
-            if CostPart.UTILISATION in parts:
-                view = replace(view, pods=_of_kinds(spec, kinds, len(taken)))
-            if left_out := [part for part in CostPart if part in parts and part is not CostPart.UTILISATION]:
-                self.notes.append(f"prices are without {' and '.join(map(str, left_out))}: these differ by the pod")
-            drawing = draw(self._spec, view, lambda _, part: taken if part is CostPart.UTILISATION else none)
-            self._arcs = drawing.arcs
+        self._taken = np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
+        self._masks: dict[NodeSelectorTerm | None, Bools] = {}
+        #: int64[N], pods on each node that passed an arc on their way there.
+        self._passed: dict[PassedArc, Int64s] = {}
+        own = list(dict.fromkeys(start.selector for start, _ in ways if not start.runs))
+        anybody = list(dict.fromkeys(start.selector for start, _ in ways if start.runs))
+        selectors = [*((each, False) for each in own), *((each, True) for each in anybody)]
+        of_selector = [
+            [way for start, of_start in ways if (start.selector, start.runs) == each for way in of_start]
+            for each in selectors
+        ]
+        for placed, matched in view.placed_by(own, anybody):
+            node = after.table.index[placed.node.name]
+            self._pass([way for number in matched for way in of_selector[number]], node, placed.count)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether costs of arcs have parts that differ by the pod."""
+        parts = (arc.arc.cost.part for _, of_start in self._ways for way in of_start for arc in way.path)
+        return any(part not in (None, CostPart.UTILISATION) for part in parts)
+
+    def _pass(self, ways: Iterable[NetworkWay], node: int, count: int) -> None:
+        """Pods take the cheapest of some ways to a node."""
+        leading = [way for way in ways if self._mask(way)[node]]
+        if not leading:
+            self.lost += count
             return
-        try:
-            assert isinstance(model, NetworkModel)  # noqa: S101 - else it draws nothing
-            self._arcs = tuple(arc for arc in model.network(view).arcs if isinstance(arc, Arc))
-        except Exception as error:  # whatever a stranger's code does
-            raise NetworkRefused(f"its method network raised {error!r}") from error
-        if not any(isinstance(arc.tail, PlacedPods) for arc in self._arcs):
-            self.notes.append(f"cost model {model.name} draws no arcs for pods that have a node, so no flow is known")
+        cheapest = min(leading, key=lambda way: way.cost + self._part(way.part, way.weight, node))
+        for arc in cheapest.path:
+            if arc not in self._passed:
+                self._passed[arc] = np.zeros(len(self._table.nodes), dtype=np.int64)
+            self._passed[arc][node] += count
 
-    def listed(self, *, nodes: bool) -> tuple[list[FlowArc], list[str]]:
-        """The arcs and the notes."""
-        arcs, beside = list[Arc](), dict[str, int]()
-        ends = {arc.tail for arc in self._arcs if arc.head is UNSCHEDULED and isinstance(arc.tail, str)}
-        for arc in self._arcs:
-            if isinstance(arc.tail, Pods):
-                if isinstance(arc.head, str):
-                    beside[arc.head] = min(arc.cost, beside.get(arc.head, arc.cost))
-            elif isinstance(arc.tail, PlacedPods):
-                arcs += self._begun(arc)
-            elif arc.head is not UNSCHEDULED:
-                arcs.append(arc)
-        rows = _rows(flow_of_placed(arcs, self._after.table.index))
-        if ends:
-            self.notes.append("units that aggregators send to Unscheduled are not counted on the arcs to these")
-        for row in rows:
-            row.may_lack |= row.head in ends
-            row.raise_price(beside.get(row.tail, 0))
-        return self._folded(rows, nodes=nodes), self.notes
+    def _mask(self, way: NetworkWay) -> Bools:
+        if way.nodes not in self._masks:
+            everywhere = np.ones(len(self._table.nodes), dtype=np.bool_)
+            self._masks[way.nodes] = everywhere if way.nodes is None else term_matches(way.nodes, self._table)
+        return self._masks[way.nodes]
 
-    def _begun(self, arc: Arc) -> Iterator[Arc]:
-        """An arc of pods that have a node, with a point for all pods of its kind."""
-        assert isinstance(arc.tail, PlacedPods)  # noqa: S101 - see listed
-        if arc.head is UNSCHEDULED or (isinstance(arc.head, str) and _OF_PODS.match(arc.head)):
-            yield arc
+    def _part(self, part: CostPart | None, weight: int, node: int) -> int:
+        return weight * int(self._taken[node]) if part is CostPart.UTILISATION else 0
+
+    def rows(self) -> Iterable[_Row]:
+        """A row for each end of each arc."""
+        starts = {way.path[0]: start for start, of_start in self._ways for way in of_start}
+        reached: dict[PassedArc, Bools] = {}
+        for _, of_start in self._ways:
+            for way in of_start:
+                for arc in way.path:
+                    reached[arc] = reached.get(arc, np.zeros_like(self._mask(way))) | self._mask(way)
+        for arc, mask in reached.items():
+            yield from self._rows_of(arc, starts.get(arc), np.nonzero(mask)[0])
+
+    def _rows_of(self, arc: PassedArc, start: NetworkStart | None, nodes: Int64s) -> Iterable[_Row]:
+        """A row for each end of an arc, with ways to these nodes."""
+        passed = self._passed.get(arc, np.zeros(len(self._table.nodes), dtype=np.int64))
+        to_nodes = not arc.head_label and (arc.arc.head == NODES or arc.arc.head in self._table.index)
+        rows: dict[tuple[str, str], _Row] = {}
+        for node in nodes.tolist():
+            begins = (
+                _pods(start.selector.text, runs=start.runs) if start else self._point(arc.tail, arc.tail_label, node)
+            )
+            ends = self._table.nodes[node].name if to_nodes else self._point(arc.arc.head, arc.head_label, node)
+            row = rows.setdefault((begins, ends), _Row(arc.name, begins, ends, start is not None, to_nodes))
+            row.flow += int(passed[node])
+            row.maximum = arc.arc.maximum
+            if to_nodes:
+                row.price = self._part(arc.arc.cost.part, arc.arc.cost.weight, node)
+        for row in rows.values():
+            self._price(row, arc)
+        return rows.values()
+
+    @staticmethod
+    def _price(row: _Row, arc: PassedArc) -> None:
+        """What a further unit costs, beside what a node costs; None where none may enter, or pods pay differently."""
+        cost = arc.arc.cost
+        if row.state or cost.part not in (None, CostPart.UTILISATION):
+            row.price = None
             return
-        over = {each.name: each.over.pods for each in self._spec.aggregators}
-        selector = over.get(arc.head) if isinstance(arc.head, str) else None
-        labels = ",".join(f"{key}={value}" for key, value in sorted(arc.tail.labels.items()))
-        pods = _pods(labels if selector is None else selector.text)
-        point = f"{pods} to {_name(arc.head)}"
-        if point not in self.names:
-            self.names[point] = pods
-            yield Arc(point, arc.head)
-        yield replace(arc, head=point)
+        segment = next(each for each in cost.segments if each.up_to is None or row.flow < each.up_to)
+        row.price = segment.cost + (row.price or 0)
 
-    def _folded(self, rows: Iterable[_Row], *, nodes: bool) -> list[FlowArc]:
-        """The rows as arcs; of those from one point to nodes one, unless each node is asked for."""
-        folded: dict[tuple[str, str, str], list[_Row]] = {}
-        for row in rows:
-            number = _OF_PODS.match(row.tail)
-            start = number[0] if number else self.names.get(row.tail, row.tail)
-            to_nodes = isinstance(row.head, Node) and not nodes
-            folded.setdefault((start, "" if to_nodes else _name(row.head), row.gain), []).append(row)
-        return [_arc(self._shown(together[0].tail), together) for together in folded.values()]
-
-    def _shown(self, point: str) -> str:
-        """A start of arcs for people."""
-        number = _OF_PODS.match(point)
-        if not number:
-            return self.names.get(point, point)
-        end = self._spec.arcs[int(number[1])].tail
-        return f"running {_pods(end.selector.text)}" if end.runs else _pods(end.selector.text)
+    def _point(self, name: str, label: str, node: int) -> str:
+        """An aggregator, with the value of its label that a node has."""
+        if not label:
+            return name
+        column = self._table.column(label)
+        return f"{name} {column.values[int(column.codes[node])]}"
 
 
-def _with_points(spec: NetworkSpec) -> NetworkSpec:
-    """The same drawing, in which each arc of pods has a point of its own; without those to Unscheduled."""
-    arcs = [each for each in spec.arcs if each.arc.head != UNSCHEDULED_NAME]
-    replaced = msgspec.structs.replace
-    with_points = (
-        replaced(each, arc=replaced(each.arc, maximum=_ANY if each.arc.maximum is None else each.arc.maximum))
-        for each in arcs
-    )
-    return replaced(spec, arcs=tuple(with_points))
+# --- for people ---
 
 
-def _all_arcs(spec: NetworkSpec) -> Iterator[NetworkArc]:
-    yield from (each.arc for each in spec.arcs)
-    for aggregator in spec.aggregators:
-        yield from aggregator.arcs
+def _folded(rows: Iterable[_Row], *, nodes: bool) -> list[FlowArc]:
+    """The rows as arcs; of those from one point to nodes one, unless each node is asked for."""
+    folded: dict[tuple[str, str, str, str], list[_Row]] = {}
+    for row in rows:
+        end = "" if row.to_nodes and not nodes else row.head
+        folded.setdefault((row.name, row.tail, end, row.gain), []).append(row)
+    return [_arc(together) for together in folded.values()]
 
 
-def _of_kinds(spec: NetworkSpec, kinds: Iterable[Labels], count: int) -> tuple[Pods, ...]:
-    """Pods that only say which arcs lead them where, so that these have a price; ``count``: of the nodes."""
-    read = {tuple(each for each in labels if each[0] in spec.pod_labels) for labels in kinds}
-    none, no_prices = np.zeros(count, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    return tuple(Pods("", "", dict(labels), 0, {}, no_prices, none, none) for labels in sorted(read)[:_MOST_KINDS])
-
-
-def _rows(flow: Iterable[tuple[Arc, int]]) -> list[_Row]:
-    """Parallel arcs together, and no points between two parts of one arc."""
-    rows: dict[tuple[End, End], _Row] = {}
-    for arc, units in flow:
-        row = rows.setdefault((arc.tail, arc.head), _Row(str(arc.tail), arc.head, str(arc.gain)))
-        row.add(arc, units)
-    onward: Mapping[str, _Row] = {row.tail: row for row in rows.values() if _BETWEEN.match(row.tail)}
-    for row in rows.values():
-        while isinstance(row.head, str) and row.head in onward:
-            second = onward[row.head]
-            row.raise_price(second.price)
-            row.head = second.head
-    return [row for row in rows.values() if row.tail not in onward]
-
-
-def _arc(tail: str, rows: list[_Row]) -> FlowArc:
-    prices = [row.price for row in rows if row.price is not None]
-    full, maximum = sum(row.flow >= row.maximum for row in rows), sum(row.maximum for row in rows)
+def _arc(rows: Sequence[_Row]) -> FlowArc:
+    first, prices = rows[0], [row.price for row in rows if row.price is not None]
+    states = [row.state for row in rows]
+    full = sum(state in ("full", "over") for state in states)
+    most = [row.maximum for row in rows]
+    state = next((each for each in ("over", "short") if each in states), "full" if full == len(rows) else "")
     return FlowArc(
-        tail,
-        _name(rows[0].head) if len(rows) == 1 else counted(len(rows), "node"),
+        first.tail,
+        first.head if len(rows) == 1 else counted(len(rows), "node"),
         sum(row.flow for row in rows),
         sum(row.minimum for row in rows),
-        None if maximum >= _ANY else maximum,
-        rows[0].gain,
+        None if None in most else sum(each for each in most if each is not None),
+        first.gain,
         min(prices, default=None),
         max(prices, default=None),
-        "short" if any(row.is_short for row in rows) else "full" if full == len(rows) else "",
+        state,
         len(rows),
         full,
+        first.whole_or_none,
+        first.from_pods,
+        first.to_nodes,
     )
 
 
@@ -263,6 +345,6 @@ def _name(end: End) -> str:
     return end if isinstance(end, str) else UNSCHEDULED_NAME if end is UNSCHEDULED else end.name
 
 
-def _pods(selector: str) -> str:
+def _pods(selector: str, *, runs: bool = False) -> str:
     """Pods that a selector matches; "": all of the policy."""
-    return f"pods {selector}" if selector else "pods"
+    return f"{'running ' if runs else ''}pods{f' {selector}' if selector else ''}"

@@ -24,7 +24,7 @@ from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
-from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.scenario import Scenario
 
 #: Workloads that have arcs of their own; the others are one start of arcs.
 MAX_WORKLOADS: Final = 20
@@ -109,12 +109,10 @@ def _policy_flow(
     placed = [each for each in plan.result.placements if each.pod.policy == name]
     left = [each for each in plan.result.unplaced if each.pod.policy == name]
     if policy.draws(network_models(context.models)):
-        governed = GovernedScenario(scenario)
-        kinds = {pod.labels for pod in scenario.cluster.pods.values() if governed.policy_of(pod).name == name}
-        model, after = context.models[policy.cost.model], plan.result.after
-        arcs, notes = drawn_flow(policy, model, after, kinds, nodes=query.nodes)
-        waits = [_mean_arc("pods", UNSCHEDULED, [each.price for each in left])] if left else []
-        return PolicyFlow(name, True, len(placed), len(left), [*arcs, *waits], notes)
+        result = plan.result
+        refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
+        arcs, notes = drawn_flow(policy, result.networks.get(name), result.after, left, refused, nodes=query.nodes)
+        return PolicyFlow(name, True, len(placed), len(left), arcs, notes)
     classes = _classes(scenario, [*placed, *left], context)
     arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
     return PolicyFlow(name, False, len(placed), len(left), arcs)
@@ -152,12 +150,15 @@ def _plain_flow(
     for unplaced in left:
         waits.setdefault(classes[unplaced.pod.key], []).append(unplaced.price)
     return [
-        *(_mean_arc(*ends, prices) for ends, prices in sorted(to_zones.items(), key=_most_first)),
+        *(_mean_arc(*ends, prices, from_pods=True) for ends, prices in sorted(to_zones.items(), key=_most_first)),
         *(
             _mean_arc(zone, f"{counted(alike[zone, shape], 'node')} of {shape}", prices, alike[zone, shape])
             for (zone, shape), prices in to_nodes.items()
         ),
-        *(_mean_arc(start, UNSCHEDULED, prices) for start, prices in sorted(waits.items(), key=_most_first)),
+        *(
+            _mean_arc(start, UNSCHEDULED, prices, from_pods=True)
+            for start, prices in sorted(waits.items(), key=_most_first)
+        ),
     ]
 
 
@@ -165,10 +166,23 @@ def _most_first(item: tuple[object, list[int]]) -> tuple[int, str]:
     return -len(item[1]), str(item[0])
 
 
-def _mean_arc(tail: str, head: str, prices: list[int], arcs: int = 1) -> FlowArc:
-    """An arc with a unit for each price."""
+def _mean_arc(tail: str, head: str, prices: list[int], arcs: int = 0, *, from_pods: bool = False) -> FlowArc:
+    """An arc with a unit for each price.
+
+    Args:
+        arcs: nodes that it ends at; 0: it does not.
+    """
     price = round(sum(prices) / len(prices)) if prices else None
-    return FlowArc(tail, head, len(prices), price=price, highest_price=price, arcs=arcs)
+    return FlowArc(
+        tail,
+        head,
+        len(prices),
+        price=price,
+        highest_price=price,
+        arcs=max(1, arcs),
+        from_pods=from_pods,
+        to_nodes=arcs > 0,
+    )
 
 
 def _zone(node: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
@@ -9,7 +10,7 @@ from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.planning.problem.result import Placement, SolvedNetwork, Unplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Decided:
         slack: by how much they may cost more than the least that is possible.
         before: the cluster as it was before them, where the rest of the round may cost less without them; else None.
         notes: what the bound of the rest does not count in full then.
+        networks: that were solved as a whole, by policy.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -40,6 +42,7 @@ class Decided:
     slack: int = 0
     before: Snapshot | None = field(default=None, compare=False)
     notes: tuple[BoundNote, ...] = ()
+    networks: Mapping[str, SolvedNetwork] = field(default_factory=dict, compare=False)
 
     @property
     def cost(self) -> int:
@@ -90,5 +93,6 @@ class Candidate:
             before.slack + more.slack,
             before.before if more.before is None else more.before,
             (*before.notes, *more.notes),
+            {**before.networks, **more.networks},
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)
