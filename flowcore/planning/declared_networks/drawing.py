@@ -55,8 +55,7 @@ def draw(spec: NetworkSpec, view: NetworkView, priced: Priced, most: int = MAX_A
     drawing = _Drawing(spec, view, priced)
     count = drawing.most_arcs()
     if count > most:
-        problem = f"it has up to {count:,} arcs for these nodes, and a round has time for {most:,}"
-        raise NetworkRefused(f"{problem}: draw fewer aggregators, arcs or segments")
+        raise NetworkRefused(f"it draws up to {count} arcs for these nodes, and a round has time for {most}")
     return Network.of(drawing.arcs())
 
 

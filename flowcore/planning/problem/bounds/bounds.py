@@ -283,7 +283,7 @@ def _gained_by(
         if price > 0:
             dearer = [(each, replace(each.paid, cost=each.paid.cost + price)) for each in members]
             paid = sum(_least_of(each.demand, costs, each.prices, raising) for each, costs in dearer)
-            gained = max(gained, paid - scaled.given_back(price) - before)
+            gained = max(gained, paid - scaled.overcharged(price) - before)
     return gained
 
 

@@ -140,7 +140,7 @@ class SharedLimit:
         """No plan places more pods of these together."""
         return sum(pods for _, pods in self.steps)
 
-    def given_back(self, price: int) -> int:
+    def overcharged(self, price: int) -> int:
         """What a price for each pod may overcharge, where each of them pays the least that is left."""
         return sum(pods * max(0, price - rise) for rise, pods in self.steps)
 
@@ -169,16 +169,16 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
                 limited.setdefault(counter, []).append(place)
         for price in demand.constraints.rising:
             rising.setdefault(price, []).append(place)
-    found = [
+    shared = [
         SharedLimit(tuple(places), ((0, _most_together(counter, [demands[place] for place in places])),))
         for counter, places in limited.items()
         if len(places) > 1
     ]
-    found += [
+    shared += [
         SharedLimit(tuple(places), _steps(price, [demands[place] for place in places]))
         for price, places in rising.items()
     ]
-    lacking = [(sum(demands[place].count for place in row.demands) - row.steps[0][1], row) for row in found]
+    lacking = [(sum(demands[place].count for place in row.demands) - row.steps[0][1], row) for row in shared]
     rows: list[SharedLimit] = []
     taken: set[int] = set()
     for lack, row in sorted(lacking, key=lambda entry: -entry[0]):
