@@ -183,8 +183,10 @@ def test_a_graph_for_graphviz() -> None:
     assert len(edges) == 4
     assert all(_EDGE.fullmatch(line) or _VERTEX.fullmatch(line) or line.startswith("    label=") for line in body)
     assert [line for line in edges if "EC_G" in line and "EC_O" in line] == [
-        '    "pod-affinity-figure-7: point EC_G" -> "pod-affinity-figure-7: point EC_O" '
-        '[label="4 of 4, full", color=red];'
+        (
+            '    "pod-affinity-figure-7: point EC_G" -> "pod-affinity-figure-7: point EC_O" '
+            '[label="4 of 4, full", color=red];'
+        )
     ]
     assert sum("style=dashed" in line for line in body) == 2
 

@@ -211,7 +211,7 @@ def to_graph(
     starts = _placed_starts(of_placed, vertices)
     names, gains = tuple(vertices.names), tuple(_ONE if arc.gain == 1 else Fraction(arc.gain) for arc in arcs)
     order = _topological(tails, heads, names)
-    declared, begun, sent = (*arcs, *of_placed), [0] * len(arcs), dict[int, int]()
+    as_declared, begun, sent = (*arcs, *of_placed), [0] * len(arcs), dict[int, int]()
     if starts:
         begun, sent = placed_units(starts, arcs, tails.tolist(), heads.tolist(), order)
         arcs = _beside(arcs, begun)
@@ -234,7 +234,7 @@ def to_graph(
         nodes=np.array(vertices.nodes, dtype=np.int64),
         order=order,
         groups=groups,
-        declared=declared,
+        declared=as_declared,
         begun=np.array([*begun, *(sent.get(id(arc), 0) for arc in of_placed)], dtype=np.int64),
     )
 
