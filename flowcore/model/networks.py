@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from fractions import Fraction
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +17,11 @@ from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
 
 #: Ends of arcs that are no aggregators: all nodes, and the end of flow that places no pod.
 NODES, UNSCHEDULED = "Nodes", "Unscheduled"
+#: More units on one arc are a mistake, and no unit costs more on one arc; sums stay far from overflow.
+Units = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+SomeUnits = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+UnitCost = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Weight = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
 
 class CostPart(StrEnum):
@@ -39,8 +45,8 @@ class Segment(msgspec.Struct, frozen=True):
         up_to: how many units enter the arc before a further one costs more; None: any number.
     """
 
-    cost: int
-    up_to: int | None = None
+    cost: UnitCost
+    up_to: SomeUnits | None = None
 
 
 class ArcCost(msgspec.Struct, frozen=True):
@@ -53,7 +59,7 @@ class ArcCost(msgspec.Struct, frozen=True):
 
     segments: tuple[Segment, ...] = (Segment(0),)
     part: CostPart | None = None
-    weight: int = 1
+    weight: Weight = 1
 
 
 class PodEnd(msgspec.Struct, frozen=True):
@@ -79,8 +85,8 @@ class NetworkArc(msgspec.Struct, frozen=True):
 
     head: str
     cost: ArcCost = ArcCost()
-    minimum: int = 0
-    maximum: int | None = None
+    minimum: Units = 0
+    maximum: Units | None = None
     gain: tuple[int, int] = (1, 1)
     whole_or_none: bool = False
 
@@ -120,10 +126,15 @@ class PodArc(msgspec.Struct, frozen=True):
 
 
 class NetworkSpec(msgspec.Struct, frozen=True):
-    """All that is drawn."""
+    """All that is drawn.
+
+    Attributes:
+        refused: why a cost model drew nothing that can be planned, a clause: all pods wait. "": it did.
+    """
 
     aggregators: tuple[Aggregator, ...] = ()
     arcs: tuple[PodArc, ...] = ()
+    refused: str = ""
 
     @property
     def pod_labels(self) -> frozenset[str]:
