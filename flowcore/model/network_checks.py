@@ -17,7 +17,7 @@ from flowcore.model.networks import (
     NetworkSpec,
     PodArc,
 )
-from flowcore.model.selectors import is_dns_subdomain, is_label_key
+from flowcore.model.selectors import LabelSelector, is_dns_subdomain, is_label_key
 
 #: A network has no more of each; names are declared, and values of a label do not count.
 _MOST_AGGREGATORS, _MOST_ARCS, _MOST_SEGMENTS = 100, 100, 32
@@ -65,11 +65,14 @@ def check_network(spec: NetworkSpec, field: str) -> None:
             raise PolicyError(f"{path}.over", "has more than one of nodeLabel, nodeSelector and podSelector")
         if over.node_label and not is_label_key(over.node_label):
             raise PolicyError(f"{path}.over.nodeLabel", f'"{over.node_label}" is not a label key')
+        _check_selector(over.nodes, f"{path}.over.nodeSelector")
+        _check_selector(over.pods, f"{path}.over.podSelector")
         _check_arcs(aggregator.arcs, names, path)
     _check_arcs([each.arc for each in arcs], names, field)
     if not any(not each.tail.runs for each in arcs) and not any(each.over.pods for each in aggregators):
         raise PolicyError(f"{field}.arcs", "no arc begins at waiting pods, so none could be placed")
     for place, pod_arc in enumerate(arcs):
+        _check_selector(pod_arc.tail.selector, f"{field}.arcs[{place}].from")
         _check_pod_arc(pod_arc, f"{field}.arcs[{place}]")
     _check_ways(aggregators, arcs, field)
 
@@ -86,6 +89,11 @@ def _names(aggregators: Sequence[Aggregator], field: str) -> frozenset[str]:
             raise PolicyError(f"{path}.arcs", "an aggregator has at least one arc that leaves it")
         known.add(aggregator.name)
     return frozenset(known)
+
+
+def _check_selector(selector: LabelSelector | None, field: str) -> None:
+    if selector is not None and not selector.is_valid:
+        raise PolicyError(field, f'"{selector.text}" is no selector of labels')
 
 
 def _check_arcs(arcs: Sequence[NetworkArc], names: frozenset[str], field: str) -> None:

@@ -72,6 +72,11 @@ class PodEnd(msgspec.Struct, frozen=True):
     selector: LabelSelector
     runs: bool = False
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{'running ' if self.runs else ''}pods{f' {self.selector.text}' if self.selector.text else ''}"
+
 
 class NetworkArc(msgspec.Struct, frozen=True):
     """An arc, or one to each of several ends.

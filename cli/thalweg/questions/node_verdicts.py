@@ -31,6 +31,7 @@ from thalweg.sources.source import warn
 from thalweg.terminal.consoles import stdout_console
 from thalweg.terminal.documents import print_document
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
+from thalweg_cost_models import find_models
 
 #: Nodes of one verdict that a row names; ``-o json`` has all.
 _MOST_NAMES: Final = 3
@@ -64,7 +65,8 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
     governed, waiting = GovernedScenario(dump), dump.waiting()
     pending = tuple(map(governed.pending_pod, waiting))
     begun, policies = to_snapshot(dump.cluster, now=0.0, pending=pending), governed.policies
-    snapshot, _ = compile_constraints(begun, {**policies, **with_network_rules(policies, begun)})
+    drawn = with_network_rules(policies, begun, find_models().usable)
+    snapshot, _ = compile_constraints(begun, {**policies, **drawn})
     groups = {pod.key: pod_group for pod_group in group(snapshot.pending, snapshot.pod_index) for pod in pod_group.pods}
     planned = governed.round_input(waiting)
     names = {pod.key: pod.gangs for pod in planned.pending}

@@ -3,7 +3,7 @@
 A way of a pod to a node passes the aggregators of that node's own values. What its arcs limit together, or price by how
 many units they have, is a limit or a price in a domain, and counts pods that run. So these pods are planned with all
 others, and running pods leave for them. A network with a gain, a minimum or ``wholeOrNone``, or in which ways that pass
-different limits lead to one node, is solved as a whole (planning/declared_networks).
+different limits lead to one node, is solved as a whole (``joint``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.costs import CostModel
 from flowcore.costs.flat_potential import NoCosts
 from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostPolicy, CostWeights
@@ -39,6 +40,7 @@ from flowcore.model.networks import (
 from flowcore.model.pod_index import ConstraintMatch
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.planning.drawn_networks.model_networks import with_networks_of_models
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 
@@ -54,17 +56,21 @@ class CompileNetworks(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """The same pods under these policies."""
-        compiled = with_network_rules(problem.policies, problem.snapshot)
+        compiled = with_network_rules(problem.policies, problem.snapshot, problem.models)
         return problem.with_policies(compiled, {NoCosts.name: NoCosts()}) if compiled else problem
 
 
-def with_network_rules(policies: Mapping[str, Policy], snapshot: Snapshot) -> dict[str, Policy]:
-    """The policies that draw a network which single pods can keep to, by name, with its rules."""
+def with_network_rules(
+    policies: Mapping[str, Policy], snapshot: Snapshot, models: Mapping[str, CostModel]
+) -> dict[str, Policy]:
+    """The policies that draw a network, or whose model does, by name; with its rules if single pods can keep to it."""
     compiled: dict[str, Policy] = {}
-    for name, policy in policies.items():
+    for name, policy in with_networks_of_models(policies, models, snapshot).items():
         rules = None if policy.network is None else rules_of(policy, snapshot)
         if rules is not None:
             compiled[name] = msgspec.structs.replace(policy, network_rules=rules, cost=_cost(policy))
+        elif policy is not policies[name]:
+            compiled[name] = policy
     return compiled
 
 
@@ -185,6 +191,8 @@ class _Drawing:
         Raises:
             _IsJointError: single pods cannot keep to the network.
         """
+        if self._spec.refused:
+            raise _IsJointError
         for _, arc in _all_arcs(self._policy):
             if arc.minimum or arc.whole_or_none or arc.factor != 1:
                 raise _IsJointError
@@ -283,14 +291,9 @@ class _Drawing:
             expressions = (*expressions, *tail.over.nodes.requirements)
         term = NodeSelectorTerm(expressions, fields) if expressions or fields else None
         way = NetworkWay(term, passed.cost, passed.part, passed.weight, frozenset(passed.limited), passed.path)
-        return way if self._mask(term).any() else msgspec.structs.replace(way, ends_nowhere=self._nowhere(arc, tail))
-
-    def _nowhere(self, arc: NetworkArc, tail: Aggregator | None) -> str:
-        if arc.head != NODES:
-            return f"there is no node {arc.head}, to which its arc leads"
-        if tail is not None and tail.over.node_label and not self._table.column(tail.over.node_label).values:
-            return f"no node has the label {tail.over.node_label}, which aggregator {tail.name} is over"
-        return f"aggregator {tail.name} has no way to any node" if tail is not None else ""
+        if self._mask(term).any():
+            return way
+        return msgspec.structs.replace(way, ends_nowhere=why_nowhere(arc.head, tail, self._table))
 
     def _mask(self, term: NodeSelectorTerm | None) -> Bools:
         """bool[N]: nodes of a way."""
@@ -359,6 +362,20 @@ class _Drawing:
             arc.maximum,
             segments,
         )
+
+
+def why_nowhere(head: str, tail: Aggregator | None, table: NodeTable) -> str:
+    """Why an arc leads to no node, a clause.
+
+    Args:
+        head: NODES or the name of a node.
+        tail: the aggregator that it leaves; None: pods.
+    """
+    if head != NODES:
+        return f"there is no node {head}, to which its arc leads"
+    if tail is not None and tail.over.node_label and not table.column(tail.over.node_label).values:
+        return f"no node has the label {tail.over.node_label}, which aggregator {tail.name} is over"
+    return f"aggregator {tail.name} has no way to any node" if tail is not None else ""
 
 
 def _label(tail: Aggregator | None) -> str:

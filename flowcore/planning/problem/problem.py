@@ -11,7 +11,6 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import BinPacking, CostModel
 from flowcore.costs.model import Load
-from flowcore.costs.network_model import network_models
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.bounds.bound_notes import BoundNote, notes_of
 from flowcore.planning.problem.contradictions import Contradiction
@@ -155,10 +154,11 @@ class Problem:
 
     @cached_property
     def drawing(self) -> frozenset[str]:
-        """The policies whose pods a network places as a whole, by their own drawing or that of their cost model."""
-        models = network_models(self.models)
+        """The policies whose pods a network places as a whole."""
         return frozenset(
-            name for name, policy in self.policies.items() if policy.network_rules is None and policy.draws(models)
+            name
+            for name, policy in self.policies.items()
+            if policy.network_rules is None and policy.network is not None
         )
 
     @cached_property

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
-from flowcore.costs.network_model import Arc
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
+from flowcore.model.networks import NetworkArc
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.volumes import VolumeChoice
@@ -111,17 +111,37 @@ class Unplaced:
     frees: tuple[ClaimKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class SolvedArc:
+    """An arc of a network that was solved as a whole, between two ends.
+
+    Attributes:
+        name: where the policy draws it; "": nowhere, it is implied.
+        tail, head: its ends, for people.
+        from_pods, to_nodes: whether it begins at pods, and ends at nodes.
+        flow: units that enter it, those of pods that had a node before included.
+        price: of the next unit, by the arc itself; None: none may enter.
+    """
+
+    name: str
+    tail: str
+    head: str
+    arc: NetworkArc
+    from_pods: bool = False
+    to_nodes: bool = False
+    flow: int = 0
+    price: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SolvedNetwork:
     """A network that was solved as a whole.
 
     Attributes:
-        units: int64[arcs], how many enter each, those of pods that had a node before included.
         lost: pods that had a node before, and that no way had room for.
     """
 
-    arcs: tuple[Arc, ...]
-    units: Int64s
+    arcs: tuple[SolvedArc, ...]
     lost: int
 
 

@@ -13,9 +13,9 @@ from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
-from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.drawn_networks.compile_networks import CompileNetworks
+from flowcore.planning.drawn_networks.joint.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.gangs.claim_gangs import FormClaimGangs

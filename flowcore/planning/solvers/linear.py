@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,24 @@ class LinearProgram:
     rows: Int64s
     columns: Int64s
     coefficients: Float64s
+
+    def least_cost(self, duals: Float64s) -> int:
+        """A cost that no solution in whole numbers goes below, whatever the duals are.
+
+        Weak duality, with room for the errors of floats. Costs are whole numbers, none negative.
+
+        Args:
+            duals: float64[Q], of the rows.
+        """
+        duals = np.where(np.isfinite(np.where(duals > 0, self.row_lower, self.row_upper)), duals, 0.0)
+        reduced = self.costs.copy()
+        np.subtract.at(reduced, self.columns, self.coefficients * duals[self.rows])
+        of_rows = duals * np.where(duals > 0, self.row_lower, np.where(duals < 0, self.row_upper, 0.0))
+        of_columns = np.minimum(reduced, 0.0) * self.variable_upper
+        paid = np.abs(self.coefficients * duals[self.rows]) * self.variable_upper[self.columns]
+        error = 1e-11 * float(np.abs(of_rows).sum() + np.abs(of_columns).sum() + paid.sum()) + 1e-6
+        least = float(of_rows.sum() + of_columns.sum()) - error
+        return max(0, ceil(least)) if isfinite(least) else 0
 
     def with_rows(self, entries: Sequence[tuple[Int64s, Float64s]], upper: Sequence[float]) -> LinearProgram:
         """The program with more rows: each is at most so much. ``entries``: their columns and coefficients."""

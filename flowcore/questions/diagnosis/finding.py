@@ -77,8 +77,8 @@ class UnplacedCase:
 
     @property
     def policy(self) -> Policy:
-        """The policy that governs the pod."""
-        return self.governed.policies[self.unplaced.pod.policy]
+        """The policy that governs the pod, as it was planned with: with the network that its cost model draws."""
+        return self.plan.policies[self.unplaced.pod.policy]
 
     def verdicts(self, snapshot: Snapshot) -> Verdicts:
         """Verdicts of all filters on the pod in a snapshot."""

@@ -56,12 +56,9 @@ def _replacement(pod: UnplacedCase) -> Finding:
 
 def _network(pod: UnplacedCase) -> Finding:
     drawn = f"The network is drawn in spec.network of policy {pod.policy.name}."
-    declared = f"The network comes from the cost model {pod.policy.cost.model} of policy {pod.policy.name}."
-    if pod.policy.network is not None:
-        return Finding(WhyKind.CONSTRAINT, pod.unplaced.reason, (drawn,), "Look at the arcs that begin at this pod.")
-    return Finding(
-        WhyKind.CONSTRAINT, pod.unplaced.reason, (declared,), "Look at what the cost model declares for this pod."
-    )
+    if pod.governed.policies[pod.policy.name].network is None:
+        drawn = f"The network is drawn by the cost model {pod.policy.cost.model} of policy {pod.policy.name}."
+    return Finding(WhyKind.CONSTRAINT, pod.unplaced.reason, (drawn,), "Look at the arcs that begin at this pod.")
 
 
 #: What is known from the code alone. Codes of filters are not here.

@@ -15,19 +15,14 @@ import numpy as np
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Load
-from flowcore.costs.network_model import UNSCHEDULED, Arc, End, NetworkView, PlacedPods, Pods
-from flowcore.costs.scale import OMEGA
+from flowcore.costs.network_model import utilisation
 from flowcore.model.amount_text import counted
-from flowcore.model.networks import NODES, CostPart, NetworkSpec, NetworkWay, PassedArc
-from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
-from flowcore.model.nodes import Node
+from flowcore.model.networks import NODES, UNSCHEDULED, CostPart, NetworkWay, PassedArc, PodEnd
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.planning.drawn_networks.compile_networks import NetworkStart, ways_of
-from flowcore.planning.problem.result import SolvedNetwork, Unplaced
-
-#: How points begin that the drawing adds for an arc of pods, and what those have that it adds within an arc.
-_OF_PODS, _WITHIN = "arcs[", " from "
+from flowcore.planning.drawn_networks.placed_pods import placed_by
+from flowcore.planning.problem.result import SolvedArc, SolvedNetwork, Unplaced
 
 
 class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
@@ -96,19 +91,6 @@ class _Row:
         may_lack = self.whole_or_none and not self.flow
         return "short" if self.flow < self.minimum and not may_lack else ""
 
-    def add(self, arc: Arc, units: int) -> None:
-        """Counts a part of the arc, with its limits."""
-        most = None if arc.maximum is None else int(arc.maximum)
-        self.flow, self.minimum = self.flow + units, self.minimum + int(arc.minimum)
-        self.maximum = None if self.maximum is None or most is None else self.maximum + most
-        self.gain, self.whole_or_none = str(arc.gain), self.whole_or_none or arc.whole_or_none
-        self.offer(arc, units)
-
-    def offer(self, arc: Arc, units: int) -> None:
-        """Counts what a further unit costs that enters a part of the arc."""
-        if arc.maximum is None or units < arc.maximum:
-            self.price = int(arc.cost) if self.price is None else min(self.price, int(arc.cost))
-
 
 def drawn_flow(
     policy: Policy,
@@ -130,7 +112,7 @@ def drawn_flow(
     """
     notes = list[str]()
     if solved is not None:
-        rows, lost = list(_solved_rows(policy.network, solved)), solved.lost
+        rows, lost = [_solved_row(arc) for arc in solved.arcs], solved.lost
     elif ways := [] if policy.network is None else ways_of(policy, after):
         flow = _RuleFlow(policy, ways, after)
         rows, lost = list(flow.rows()), flow.lost
@@ -142,13 +124,13 @@ def drawn_flow(
     if lost:
         notes.append(f"{counted(lost, 'pod')} with a node on no arc: no way leads there, or none has room")
     # Pods may wait, whether that is drawn or not.
-    drawn = (row for row in rows if row.flow or row.name or row.head != UNSCHEDULED_NAME)
+    drawn = (row for row in rows if row.flow or row.name or row.head != UNSCHEDULED)
     arcs = _folded(drawn, nodes=nodes)
-    waits = [arc for arc in arcs if arc.from_pods and arc.head == UNSCHEDULED_NAME]
+    waits = [arc for arc in arcs if arc.from_pods and arc.head == UNSCHEDULED]
     if left and not waits:
-        arcs.append(FlowArc("pods", UNSCHEDULED_NAME, len(left), from_pods=True))
+        arcs.append(FlowArc("pods", UNSCHEDULED, len(left), from_pods=True))
     prices = [each.price for each in left]
-    return [_priced(arc, prices) if arc.from_pods and arc.head == UNSCHEDULED_NAME else arc for arc in arcs], notes
+    return [_priced(arc, prices) if arc.from_pods and arc.head == UNSCHEDULED else arc for arc in arcs], notes
 
 
 def _priced(arc: FlowArc, prices: Sequence[int]) -> FlowArc:
@@ -160,45 +142,21 @@ def _priced(arc: FlowArc, prices: Sequence[int]) -> FlowArc:
 # --- networks that were solved as a whole ---
 
 
-def _solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[_Row]:
-    """What the solver found, without the points that the drawing adds."""
-    rows: dict[tuple[str, str, str], _Row] = {}
-    within: dict[str, _Row] = {}
-    for arc, units in zip(solved.arcs, solved.units.tolist(), strict=True):
-        begins_within = spec is not None and isinstance(arc.tail, str) and _WITHIN in arc.tail
-        ends_within = spec is not None and isinstance(arc.head, str) and _WITHIN in arc.head
-        if spec is not None and isinstance(arc.head, str) and arc.head.startswith(_OF_PODS) and not ends_within:
-            continue  # the arc of the pods goes on from there
-        if begins_within:
-            row = within[str(arc.tail)]
-            row.head, row.to_nodes = _name(arc.head), isinstance(arc.head, Node)
-            row.offer(arc, units)
-            continue
-        from_pods = not isinstance(arc.tail, str) or (spec is not None and arc.tail.startswith(_OF_PODS))
-        tail, head = _start(spec or NetworkSpec(), arc), _name(arc.head)
-        key = arc.name, tail, head
-        row = rows.setdefault(key, _Row(arc.name, tail, head, from_pods, isinstance(arc.head, Node)))
-        row.add(arc, units)
-        if ends_within:
-            # The parts behind it say what units cost.
-            within[head], row.price = row, None
-    return rows.values()
-
-
-def _start(spec: NetworkSpec, arc: Arc) -> str:
-    """Where an arc begins, for people."""
-    number = arc.tail.partition(" to ")[0] if isinstance(arc.tail, str) else arc.name
-    for place, pod_arc in enumerate(spec.arcs):
-        if number == f"arcs[{place}]":
-            return _pods(pod_arc.tail.selector.text, runs=pod_arc.tail.runs)
-    if isinstance(arc.tail, str):
-        return arc.tail
-    for aggregator in spec.aggregators:
-        if aggregator.over.pods is not None and arc.head == aggregator.name:
-            return _pods(aggregator.over.pods.text)
-    if spec.arcs or not isinstance(arc.tail, Pods | PlacedPods):
-        return _pods("")
-    return _pods(",".join(f"{key}={value}" for key, value in sorted(arc.tail.labels.items())))
+def _solved_row(arc: SolvedArc) -> _Row:
+    drawn = arc.arc
+    return _Row(
+        arc.name,
+        arc.tail,
+        arc.head,
+        arc.from_pods,
+        arc.to_nodes,
+        arc.flow,
+        drawn.minimum,
+        drawn.maximum,
+        str(drawn.factor),
+        arc.price,
+        drawn.whole_or_none,
+    )
 
 
 # --- networks that are rules of single pods ---
@@ -214,8 +172,7 @@ class _RuleFlow:
     def __init__(self, policy: Policy, ways: Sequence[tuple[NetworkStart, list[NetworkWay]]], after: Snapshot) -> None:
         self._ways, self._table, self.lost = ways, after.table, 0
         load = Load.of(after, policy.cost.utilisation)
-        view = NetworkView(policy.name, (), load, after, policy.selects)
-        self._taken = np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
+        self._taken = utilisation(load)
         self._masks: dict[NodeSelectorTerm | None, Bools] = {}
         #: int64[N], pods on each node that passed an arc on their way there.
         self._passed: dict[PassedArc, Int64s] = {}
@@ -226,9 +183,8 @@ class _RuleFlow:
             [way for start, of_start in ways if (start.selector, start.runs) == each for way in of_start]
             for each in selectors
         ]
-        for placed, matched in view.placed_by(own, anybody):
-            node = after.table.index[placed.node.name]
-            self._pass([way for number in matched for way in of_selector[number]], node, placed.count)
+        for node, count, matched in placed_by(after, policy.selects, own, anybody):
+            self._pass([way for number in matched for way in of_selector[number]], node, count)
 
     @property
     def has_parts(self) -> bool:
@@ -274,9 +230,7 @@ class _RuleFlow:
         to_nodes = not arc.head_label and (arc.arc.head == NODES or arc.arc.head in self._table.index)
         rows: dict[tuple[str, str], _Row] = {}
         for node in nodes.tolist():
-            begins = (
-                _pods(start.selector.text, runs=start.runs) if start else self._point(arc.tail, arc.tail_label, node)
-            )
+            begins = PodEnd(start.selector, start.runs).text if start else self._point(arc.tail, arc.tail_label, node)
             ends = self._table.nodes[node].name if to_nodes else self._point(arc.arc.head, arc.head_label, node)
             row = rows.setdefault((begins, ends), _Row(arc.name, begins, ends, start is not None, to_nodes))
             row.flow += int(passed[node])
@@ -339,12 +293,3 @@ def _arc(rows: Sequence[_Row]) -> FlowArc:
         first.from_pods,
         first.to_nodes,
     )
-
-
-def _name(end: End) -> str:
-    return end if isinstance(end, str) else UNSCHEDULED_NAME if end is UNSCHEDULED else end.name
-
-
-def _pods(selector: str, *, runs: bool = False) -> str:
-    """Pods that a selector matches; "": all of the policy."""
-    return f"{'running ' if runs else ''}pods{f' {selector}' if selector else ''}"

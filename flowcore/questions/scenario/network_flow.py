@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from flowcore.costs.network_model import network_models
 from flowcore.model.amount_text import counted, short_amount
 from flowcore.model.networks import UNSCHEDULED
 from flowcore.model.nodes import Node
@@ -108,7 +107,7 @@ def _policy_flow(
     policy = plan.policies.get(name, BUILT_IN)
     placed = [each for each in plan.result.placements if each.pod.policy == name]
     left = [each for each in plan.result.unplaced if each.pod.policy == name]
-    if policy.draws(network_models(context.models)):
+    if policy.network is not None:
         result = plan.result
         refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
         arcs, notes = drawn_flow(policy, result.networks.get(name), result.after, left, refused, nodes=query.nodes)

@@ -13,6 +13,7 @@ from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import counted
 from flowcore.model.policies import CHECKPOINTED_AT, Policy
+from flowcore.planning.drawn_networks.model_networks import with_networks_of_models
 from flowcore.planning.plan_document import PlanDocument, devices_left_out, whole_plan_document
 from flowcore.planning.problem.result import Placement
 from flowcore.planning.round import RoundResult, run_round
@@ -33,7 +34,7 @@ class ScenarioPlan:
 
     Attributes:
         before: the snapshot that was planned.
-        policies: in force, by name.
+        policies: in force, by name, with the networks that their cost models draw.
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
         warnings: sentences about nodes and samples that are not measured (requests count there), about policies and
@@ -155,8 +156,8 @@ def plan_scenario(
         only: keys of the pods to plan; (): all.
     """
     prepared = prepare_scenario(scenario, now, acting if reschedule else unchanged, only=only)
-    say = Guarded()
-    result = run_round(prepared.snapshot, prepared.policies, models, say=say)
+    say, policies = Guarded(), with_networks_of_models(prepared.policies, models, prepared.snapshot)
+    result = run_round(prepared.snapshot, policies, models, say=say)
     settled = [Placement(room.pod, room.node, 0) for room in prepared.kept if not room.awaited]
     if settled:
         result = replace(result, placements=(*result.placements, *settled))
@@ -164,7 +165,7 @@ def plan_scenario(
     return ScenarioPlan(
         result,
         prepared.snapshot,
-        prepared.policies,
+        policies,
         prepared.skipped | {key: room.reason for key, room in awaiting.items()},
         prepared.gaps,
         (*prepared.warnings, *say.missing.values()),

@@ -14,7 +14,6 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.costs import CostModel
-from flowcore.costs.network_model import network_models
 from flowcore.model.pod_index import AffinityMatch
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
@@ -49,8 +48,7 @@ class Movers(Eligibility):
         super().__init__(state)
         self._policies, self._modes = policies, modes
         #: Policies whose pods a network places: none move for gain, and none at all where they are placed as a whole.
-        drawing = network_models(models)
-        self._drawing = {name for name, policy in policies.items() if policy.draws(drawing)}
+        self._drawing = {name for name, policy in policies.items() if policy.network is not None}
         self._as_a_whole = {name for name in self._drawing if policies[name].network_rules is None}
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.

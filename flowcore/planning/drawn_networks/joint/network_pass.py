@@ -1,4 +1,4 @@
-"""Pods of policies whose cost model declares a network: decided before the rest of a round, by that network alone.
+"""Pods of networks that are solved as a whole: decided before the rest of a round, by their network alone.
 
 Networks have their turn by their dearest pods. A network sees what is free after the networks before it and after all
 other pods that are dearer than its dearest one; other pods get what it leaves. Its plan is carried out as it is or not
@@ -8,35 +8,30 @@ the network is solved again without them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
-from flowcore.costs.model import Load
-from flowcore.costs.network_model import Network, NetworkModel, NetworkView, PlacedPods, Pods
+from flowcore.costs.network_model import utilisation
 from flowcore.costs.preferences import node_preference, taint_preference
-from flowcore.costs.scale import OMEGA
 from flowcore.model.networks import CostPart
 from flowcore.model.policies import Policy
-from flowcore.planning.declared_networks import (
+from flowcore.planning.drawn_networks.joint import (
     Graph,
     NetworkRefused,
     NetworkSolution,
-    NetworkTooLarge,
-    NoFlowInTime,
-    Work,
+    Supply,
     bound_of_network,
     solve_network,
-    to_graph,
 )
-from flowcore.planning.declared_networks.drawing import draw, why_no_way
-from flowcore.planning.declared_networks.network_classes import (
+from flowcore.planning.drawn_networks.joint.drawing import DrawnPods, draw, why_no_way
+from flowcore.planning.drawn_networks.joint.network_classes import (
     NetworkClass,
     NetworkPods,
     network_pods,
-    read_only,
+    sentence,
     shares,
 )
 from flowcore.planning.methods.admission import Admission
@@ -44,7 +39,6 @@ from flowcore.planning.methods.constructive import fill
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
-from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.plans import Plan
@@ -54,14 +48,10 @@ from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
 from flowcore.rules.topology.round_constraints.waves import waves_of
 
-#: More kinds of pods than this take longer than a round has, whatever the network: each is asked about by itself.
-MAX_KINDS = 500
-#: How often a network that is too large is asked for again, with fewer kinds, or with fewer domains that gangs choose:
-#: one in so many of them each time, and in the last network none.
-_MAX_SHRINKS = 3
-_PART_OF_CHOICES = 4
 #: Arcs that all drawings of a round have together: they are drawn in about a second.
 _MOST_DRAWN = 200_000
+#: CP-SAT's deterministic time for all networks of a round, as often as each is solved: roughly seconds.
+_SECONDS = 2.0
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
 
@@ -83,7 +73,7 @@ class _Commits:
 
 
 class SolveNetworks(Pass):
-    """Decides all pods of policies whose model is a NetworkModel."""
+    """Decides all pods of policies whose network is solved as a whole."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -106,15 +96,11 @@ class SolveNetworks(Pass):
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)
         }
         cluster = _Cluster(problem)
-        work = Work()
-        for place, (turn, name) in enumerate(turns):
+        for turn, name in turns:
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
             problem.charge(())
-            part = work.part(len(turns) - place)
-            most_arcs = _MOST_DRAWN // len(turns)
-            _PolicyNetwork(problem, problem.policies[name], cluster, self._seed, part, most_arcs).run(capacity)
-            work.took(part)
+            _PolicyNetwork(problem, problem.policies[name], cluster, self._seed, len(turns)).run(capacity)
             problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
         before = None if len(networks) == 1 and not others else problem.snapshot
@@ -180,130 +166,38 @@ class _Needed:
 
 
 class _PolicyNetwork:
-    """The network of one policy, asked for and solved."""
+    """The network of one policy."""
 
-    def __init__(
-        self, problem: Problem, policy: Policy, cluster: _Cluster, seed: int, work: Work, most_arcs: int
-    ) -> None:
-        self._most_arcs = most_arcs
-        self._problem, self._policy, self._cluster = problem, policy, cluster
-        self._model = problem.models[policy.cost.model]
-        self._seed, self._work = seed, work
+    def __init__(self, problem: Problem, policy: Policy, cluster: _Cluster, seed: int, networks: int) -> None:
+        """``networks``: how many share the time of the round."""
+        self._problem, self._policy, self._cluster, self._seed = problem, policy, cluster, seed
+        self._networks = networks
+        self._named = f"the network of policy {policy.name}"
+        assert policy.network is not None  # noqa: S101 - see Problem.drawing
+        self._spec = policy.network
 
     def run(self, capacity: Plan) -> None:
         """Decides the policy's pods with this capacity."""
-        everybody = network_pods(self._problem, self._policy.name, self._labels_read())
-        for left in everybody.kept_out:
-            self._leave(left.pod, left.price, left.why, left.code)
-        if not everybody.classes:
+        waiting = network_pods(self._problem, self._policy.name, self._spec.pod_labels)
+        self._cluster.unplaced += waiting.kept_out
+        if not waiting.classes:
             return
         try:
-            waiting, commits = self._in_time(everybody.limited(MAX_KINDS), capacity)
+            commits = self._solved(waiting, capacity)
         except NetworkRefused as error:
-            sentence = f"{self._named()} is refused: {error}"
-            contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
-            self._cluster.contradictions.append(contradiction)
-            self._leave_all(everybody.classes, sentence)
+            clause = f"{self._named} is refused: {error}"
+            self._cluster.contradictions.append(Contradiction(self._policy.name, clause, lambda _: True))
+            for network_class in waiting.classes:
+                demand = network_class.demand
+                for pod, price in zip(demand.group.pods, demand.prices.tolist(), strict=True):
+                    left = Unplaced(pod, sentence(clause), price, NETWORK_REFUSED, more_nodes_help=False)
+                    self._cluster.unplaced.append(left)
             return
-        left_out = (*waiting.beyond, *(each for _, each in waiting.late))
-        if left_out:
-            # What is known of the network is not known of one with more pods.
-            commits = replace(commits, least=0)
-            self._cluster.slack += sum(int(each.demand.prices.sum()) for each in left_out)
-        if waiting.beyond:
-            clause = (
-                f"its kind of pods is one of {len(everybody.classes)}, and {self._named()} has time for "
-                f"{len(waiting.classes)} in a round: a model that names the labels which it reads has fewer"
-            )
-            self._leave_all(waiting.beyond, clause)
-        for name, late in waiting.late:
-            clause = (
-                f"{name} waits: {self._named()} found no plan in time for the {everybody.choices} "
-                f"domains that gangs and slices choose, and decides {waiting.choices} of them in this round"
-            )
-            self._leave_all((late,), clause)
         self._adopt(waiting, commits)
 
-    def _in_time(self, waiting: NetworkPods, capacity: Plan) -> tuple[NetworkPods, _Commits]:
-        """The network of all pods, or of as many kinds, and gangs that choose a domain, as a round has time for.
-
-        Raises:
-            NetworkRefused: it is not solved.
-        """
-        for turn in range(_MAX_SHRINKS):
-            try:
-                return waiting, self._solved(waiting, capacity)
-            except NetworkTooLarge as error:
-                fewer = waiting.limited(int(len(waiting.classes) * error.share))
-                if not fewer.classes:
-                    raise
-            except NoFlowInTime:
-                most = waiting.choices // _PART_OF_CHOICES if turn < _MAX_SHRINKS - 1 else 0
-                fewer = waiting.with_choices(most, capacity, self._problem.snapshot.now)
-                if not waiting.choices or not fewer.classes:
-                    raise
-            waiting = fewer
-        return waiting, self._solved(waiting, capacity)
-
-    def _named(self) -> str:
-        if self._policy.network is not None:
-            return f"the network of policy {self._policy.name}"
-        return f"the network of cost model {self._policy.cost.model}"
-
-    def _labels_read(self) -> frozenset[str] | None:
-        """The labels of pods that the network reads; None: it does not say."""
-        if self._policy.network is not None:
-            return self._policy.network.pod_labels
-        labels = getattr(self._model, "pod_labels", None)  # a NetworkModel need not have it
-        return frozenset(labels) if isinstance(labels, Collection) and not isinstance(labels, str) else None
-
-    def _drawn(self, classes: Sequence[NetworkClass], pods: tuple[Pods, ...], view: NetworkView) -> Network:
-        """The network by the policy's drawing, or by the code of its cost model.
-
-        Raises:
-            NetworkRefused: neither gives one.
-        """
-        spec = self._policy.network
-        if spec is not None:
-            class_of = {id(those): each for those, each in zip(pods, classes, strict=True)}
-            return draw(
-                spec,
-                view,
-                lambda those, part: self._part_of_cost(class_of[id(those)].demand, part, view),
-                self._most_arcs,
-            )
-        assert isinstance(self._model, NetworkModel)  # noqa: S101 - see Problem.drawing
-        try:
-            return self._model.network(view)
-        except Exception as error:  # whatever a stranger's code does, other policies are served
-            raise NetworkRefused(f"its method network raised {error!r}") from error
-
-    def _part_of_cost(self, demand: Demand, part: CostPart, view: NetworkView) -> Int64s:
-        """int64[N]: a part of what nodes cost a pod of a demand."""
-        cost, table, pod_class = self._policy.cost, view.table, demand.group.pod_class
-        match part:
-            case CostPart.UTILISATION:
-                return np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
-            case CostPart.PREFERENCES:
-                return node_preference(pod_class, table, demand.passing, cost)
-            case CostPart.TAINTS:
-                return taint_preference(pod_class, table, demand.passing, cost)
-            case CostPart.MODEL:
-                return demand.first_cost
-
-    def _leave_all(self, classes: Iterable[NetworkClass], clause: str) -> None:
-        for network_class in classes:
-            demand = network_class.demand
-            for pod, price in zip(demand.group.pods, demand.prices.tolist(), strict=True):
-                self._leave(pod, price, clause)
-
-    def _leave(self, pod: PendingPod, price: int, clause: str, code: str = NETWORK_REFUSED) -> None:
-        left = Unplaced(pod, _sentence(clause), int(price), code, more_nodes_help=False)
-        self._cluster.unplaced.append(left)
-
-    # --- the plan ---
-
     def _solved(self, waiting: NetworkPods, capacity: Plan) -> _Commits:
+        if self._spec.refused:
+            raise NetworkRefused(self._spec.refused)
         try:
             return self._solve(waiting, capacity)
         except NetworkRefused:
@@ -311,37 +205,46 @@ class _PolicyNetwork:
         except Exception as error:  # whatever network it is, other policies are served
             raise NetworkRefused(f"solving it raised {error!r}") from error
 
+    def _drawn(self, waiting: NetworkPods, supplies: Sequence[Supply], seen: Snapshot, capacity: Plan) -> Graph:
+        """The network of the round.
+
+        Args:
+            seen: the cluster in which pods run that networks before it placed.
+            capacity: what is free for it.
+        """
+        taken = utilisation(capacity.load(self._policy.cost.utilisation))
+
+        def part_of_cost(kind: int, part: CostPart) -> Int64s:
+            cost, demand = self._policy.cost, waiting.classes[kind].demand
+            match part:
+                case CostPart.UTILISATION:
+                    return taken
+                case CostPart.PREFERENCES:
+                    return node_preference(demand.group.pod_class, seen.table, demand.passing, cost)
+                case CostPart.TAINTS:
+                    return taint_preference(demand.group.pod_class, seen.table, demand.passing, cost)
+                case CostPart.MODEL:
+                    return demand.first_cost
+
+        pods = DrawnPods(supplies, [each.labels for each in waiting.classes], waiting.groups, part_of_cost)
+        return draw(self._spec, pods, seen, self._policy.selects, _MOST_DRAWN // self._networks)
+
     def _solve(self, waiting: NetworkPods, capacity: Plan) -> _Commits:
-        problem, classes = self._problem, waiting.classes
+        classes, seconds = waiting.classes, _SECONDS / self._networks
         supplies = [each.supply(capacity) for each in classes]
-        pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
-        seen = self._cluster.snapshot(capacity)
-        load = _read_only(capacity.load(self._policy.cost.utilisation))
-        network = self._drawn(classes, pods, NetworkView(self._policy.name, pods, load, seen, self._policy.selects))
-        graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
-        first: NetworkSolution | None = None
+        graph = self._drawn(waiting, supplies, self._cluster.snapshot(capacity), capacity)
+        least: int | None = None
         for _ in range(_MAX_CUTS):
-            solution = solve_network(graph, capacity.free, seed=self._seed, work=self._work)
-            if first is None:
-                first = solution
-            else:
-                solution = replace(solution, bound=first.bound, proven=solution.cost == first.bound)
+            solution = solve_network(graph, capacity.free, seconds=seconds, seed=self._seed)
+            least = self._least(graph, waiting, solution, capacity) if least is None else least
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
-                least = self._least(network, waiting, pods, solution, capacity)
                 return _Commits(solution, entries, remaining, least)
             graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
 
-    def _least(
-        self,
-        network: Network,
-        waiting: NetworkPods,
-        pods: tuple[Pods, ...],
-        solution: NetworkSolution,
-        capacity: Plan,
-    ) -> int:
+    def _least(self, graph: Graph, waiting: NetworkPods, solution: NetworkSolution, capacity: Plan) -> int:
         """A cost that no flow of the network goes below, with all room that there is before anybody is decided.
 
         Args:
@@ -352,11 +255,10 @@ class _PolicyNetwork:
         is_ruled = any(each.demand.constraints.constrained for each in waiting.classes)
         if not is_ruled and bool((start.free == capacity.free).all()):
             return solution.bound
-        supplies = [each.supply(start, alone=True) for each in waiting.classes]
-        graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index, waiting.groups)
+        supplies = tuple(each.supply(start, alone=True) for each in waiting.classes)
         try:
-            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed, work=self._work))
-        except NetworkRefused:  # it takes too long, as it has more room
+            return min(solution.bound, bound_of_network(replace(graph, supplies=supplies), start.free))
+        except NetworkRefused:
             return 0
 
     def _adopt(self, waiting: NetworkPods, commits: _Commits) -> None:
@@ -366,7 +268,7 @@ class _PolicyNetwork:
         orders = [iter(each.demand.group.pods) for each in classes]
         waves = waves_of(commits.entries, [each.demand.constraints for each in classes])
         parts = shares(solution.flow_cost, sum(count for *_, count in commits.entries))
-        whole = f"network of policy {self._policy.name}" if _stands_as_one(solution.graph) else ""
+        whole = self._named.removeprefix("the ") if _stands_as_one(solution.graph) else ""
         for number, node, count in commits.entries:
             cluster.capacity.place(classes[number].demand, node, count)
             for _ in range(count):
@@ -408,41 +310,32 @@ class _PolicyNetwork:
             for member in group.members
             if not any(counts[number] for number in group.members)
         }
-        spec, graph, table = self._policy.network, commits.solution.graph, self._problem.snapshot.table
+        graph, table = commits.solution.graph, self._problem.snapshot.table
         ends = np.nonzero(graph.nodes >= 0)[0].tolist()
         for place, (network_class, placed) in enumerate(zip(waiting.classes, counts, strict=True)):
             if placed == network_class.demand.count:
                 continue
             reached = [int(graph.nodes[vertex]) for vertex in ends if graph.reached_by[vertex] >> place & 1]
             fits = bool(commits.capacity.max_pods(network_class.demand)[reached].any())
-            if spec is not None and not fits and len(reached) < len(table.nodes):
-                clause = f"{self._named()} leads it to {len(reached)} nodes, and none of them has room for it"
+            if not fits and len(reached) < len(table.nodes):
+                clause = f"{self._named} leads it to {len(reached)} nodes, and none of them has room for it"
                 if not reached:
-                    clause = f"{self._named()} leads it nowhere: {why_no_way(spec, network_class.labels, table)}"
-                text = _sentence(clause)
+                    clause = f"{self._named} leads it nowhere: {why_no_way(self._spec, network_class.labels, table)}"
+                text = sentence(clause)
                 reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=bool(reached))
                 continue
             if fits:
                 of = f"{placed} of the {network_class.demand.count} pods like this one"
-                clause = f"{self._named()} places {of}, and leaves this one pending"
+                clause = f"{self._named} places {of}, and leaves this one pending"
                 if id(network_class) in absent:
-                    clause = f"{absent[id(network_class)]}, and {self._named()} leaves them pending"
-                text = _sentence(clause)
+                    clause = f"{absent[id(network_class)]}, and {self._named} leaves them pending"
+                text = sentence(clause)
                 reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
             else:
                 reasons[id(network_class)] = reason_for(
                     network_class.demand.group, before=self._problem.snapshot, after=after
                 )
         return reasons
-
-
-def _read_only(load: Load) -> Load:
-    arrays = (load.capacity, load.taken, load.pods_allowed, load.pods)
-    return Load(load.table, *map(read_only, arrays))
-
-
-def _sentence(clause: str) -> str:
-    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _place(
@@ -487,10 +380,18 @@ def _without(
 
 
 def _solved_network(solution: NetworkSolution) -> SolvedNetwork:
-    graph, units = solution.graph, solution.graph.begun.copy()
-    units[: len(solution.flows)] += solution.flows
-    starts = {id(arc.tail): arc.tail.count for arc in graph.declared if isinstance(arc.tail, PlacedPods)}
-    return SolvedNetwork(graph.declared, units, sum(starts.values()) - int(units[len(solution.flows) :].sum()))
+    graph, flows = solution.graph, solution.graph.begun.copy()
+    prices: dict[int, int] = {}
+    for arc, units in zip(graph.arcs, solution.flows.tolist(), strict=True):
+        if arc.drawn >= 0:
+            flows[arc.drawn] += units
+            if units < arc.maximum:
+                prices[arc.drawn] = min(arc.cost, prices.get(arc.drawn, arc.cost))
+    arcs = (
+        replace(drawn, flow=flow, price=prices.get(number))
+        for number, (drawn, flow) in enumerate(zip(graph.drawn, flows.tolist(), strict=True))
+    )
+    return SolvedNetwork(tuple(arcs), graph.lost)
 
 
 def _stands_as_one(graph: Graph) -> bool:

@@ -6,12 +6,13 @@ Exact: the flow is whole, of least cost, and proven to be so by potentials of ou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, Supply
-from flowcore.planning.declared_networks.solution import NetworkSolution, shortage
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.drawn_networks.joint.graph import Graph, NetworkRefused, Supply
+from flowcore.planning.drawn_networks.joint.solution import NetworkSolution, shortage
 from flowcore.planning.solvers import potentials, solve
 from flowcore.planning.solvers.slots import FlowNetwork
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -74,41 +75,19 @@ def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
     Raises:
         NetworkRefused: no flow meets the minimums and maximums.
     """
-    count = len(graph.supplies)
-    solution = solve_within(graph, limits, np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
-    if solution is None:
-        raise NetworkRefused(_shortage(graph, limits))
-    return solution
-
-
-def solve_within(graph: Graph, limits: Int64s, least: Int64s, absent: Bools) -> NetworkSolution | None:
-    """The flow of least cost of those that place some pods and leave others; None: there is none.
-
-    Its bound is one for such flows only.
-
-    Args:
-        limits: int64[V] (``node_limits``).
-        least: int64[C], how many of the pods are placed at least.
-        absent: bool[C], pods that all wait.
-    """
-    closed = np.append(absent, np.zeros(len(graph.names) - len(absent), dtype=np.bool_))[graph.tails]
-    maximums = np.where(closed & (graph.heads != graph.unscheduled), 0, graph.maximums)
-    if (graph.minimums > maximums).any():
-        return None
     # A minimum is sent in any case: it is taken from the maximum, and is supply at the head and demand at the tail.
     ends, supplies = _ends(graph), _supplies(graph)
     np.subtract.at(supplies, graph.tails, graph.minimums)
     np.add.at(supplies, ends, graph.minimums)
-    waiting = [each.prices[count:] for each, count in zip(graph.supplies, least.tolist(), strict=True)]
-    to_sink = _arcs_to_sink(graph, limits, waiting)
-    network = _flow_network((graph.tails, ends, maximums - graph.minimums, graph.costs), to_sink, supplies=supplies)
+    to_sink = _arcs_to_sink(graph, limits, [each.prices for each in graph.supplies])
+    rest = graph.maximums - graph.minimums
+    network = _flow_network((graph.tails, ends, rest, graph.costs), to_sink, supplies=supplies)
     solution = solve(network)
     if solution.flows is None:
-        return None
+        raise NetworkRefused(_shortage(graph, limits))
     flows = solution.flows[: len(graph.tails)] + graph.minimums
     unproven = NetworkSolution(graph, flows, _placements(graph, flows), 0)
-    proven = potentials(network, solution.flows) is not None
-    return NetworkSolution(graph, flows, unproven.placed, unproven.cost if proven else 0, proven)
+    return replace(unproven, bound=unproven.cost) if potentials(network, solution.flows) is not None else unproven
 
 
 def _shortage(graph: Graph, limits: Int64s) -> str:
@@ -174,7 +153,7 @@ def _placements(graph: Graph, flows: Int64s) -> dict[tuple[int, int], int]:
     for vertex in graph.order:
         units = here[vertex]
         for arc in graph.out_arcs[vertex]:
-            wanted, head = int(flows[arc]), here[graph.heads[arc]]
+            wanted, head = int(flows[arc]), here[graph.arcs[arc].head]
             while wanted:
                 number, count = units.pop()
                 taken = min(count, wanted)

@@ -1,15 +1,15 @@
-"""A flow through a declared network, and what it does to pods; checked against the network by arithmetic of our own."""
+"""A flow through a network, and what it does to pods; checked against the network by arithmetic of our own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, SupplyGroup
+from flowcore.planning.drawn_networks.joint.graph import Graph, NetworkRefused, SupplyGroup
 
 #: Reasons that a sentence lists.
 _LISTED = 3
@@ -23,14 +23,12 @@ class NetworkSolution:
         flows: int64[A], units that enter each arc.
         placed: how many of the pods c go to the node at position n, by (c, n); none is zero.
         bound: a cost that no flow goes below, by our own arithmetic.
-        proven: whether no flow costs less: the bound says so, or else the solver does.
     """
 
     graph: Graph
     flows: Int64s
     placed: Mapping[tuple[int, int], int]
     bound: int
-    proven: bool = field(default=False)
 
     @property
     def placed_counts(self) -> list[int]:
@@ -67,11 +65,9 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
     _demand(bool(within.all()), graph, "passes a minimum or a maximum")
     come: list[int | Fraction] = [0] * len(graph.names)
     gone = [0] * len(graph.names)
-    for tail, head, flow, gain in zip(
-        graph.tails.tolist(), graph.heads.tolist(), flows.tolist(), graph.gains, strict=True
-    ):
-        gone[tail] += flow
-        come[head] += flow if gain == 1 else flow * gain
+    for arc, flow in zip(graph.arcs, flows.tolist(), strict=True):
+        gone[arc.tail] += flow
+        come[arc.head] += flow if arc.gain == 1 else flow * arc.gain
     arrived: dict[int, int] = {}
     used: dict[int, Int64s] = {}
     reached = {int(node): bits for node, bits in zip(graph.nodes, graph.reached_by, strict=True) if node >= 0}
