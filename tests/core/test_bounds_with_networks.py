@@ -1,24 +1,25 @@
-"""Lower bounds where declared networks decide about some pods, and other pods compete with them for room."""
+"""Lower bounds where networks that are solved as a whole decide about some pods, and other pods compete with them for room."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+import msgspec
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.all_plans import all_plans
+from support.joint_networks import drawing, joint
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.declared_networks.network_pass import SolveNetworks
+from flowcore.planning.drawn_networks.joint.network_pass import SolveNetworks
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.plans import Plan
@@ -26,26 +27,16 @@ from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import run_round
 
 
-class TwoPrices(NetworkCostModel):
-    """A network in which each node has its own cost, and takes at most two pods."""
-
-    name = "TwoPrices"
-
-    def network(self, view: NetworkView) -> Network:
-        arcs = [Arc(pods, "all") for pods in view.pods]
-        nodes = (Arc("all", each, cost=_ARCS[place], maximum=2) for place, each in enumerate(view.nodes))
-        return Network.of([*arcs, *nodes])
-
-
 #: What a pod of the network pays on the first node, and on the second.
 _ARCS = (700, 2500)
+TWO_PRICES = joint([{"to": f"n{place}", "cost": cost, "maximum": 2} for place, cost in enumerate(_ARCS)])
 
 
 def _beside_a_network(cluster: Snapshot, policies: Mapping[str, Policy]) -> Iterator[int]:
     """The cost of each plan: pods of policy net go through their network, the others where there is room."""
-    rest = SolveNetworks().apply(Problem(cluster, policies, NETWORKS))
+    rest = SolveNetworks().apply(Problem(cluster, policies, MODELS))
     demands = tuple(priced(rest, demand) for demand in rest.demands)
-    problem = Problem(cluster, policies, NETWORKS)
+    problem = Problem(cluster, policies, MODELS)
     own = [
         (pod, int(price))
         for demand in problem.demands
@@ -66,9 +57,6 @@ def _beside_a_network(cluster: Snapshot, policies: Mapping[str, Policy]) -> Iter
         start = Plan(changed)
         for commits in all_plans(demands, start):
             yield cost + Objective(demands, start).total(commits)
-
-
-NETWORKS = {**MODELS, TwoPrices.name: TwoPrices()}
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -96,24 +84,15 @@ def test_no_plan_beside_a_network_beats_the_bound(
     price = UnscheduledPrice(base=base)
     policies = {
         BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(model), unscheduled=price),
-        "net": Policy("net", cost=CostPolicy(TwoPrices.name), unscheduled=price),
+        "net": msgspec.structs.replace(drawing("net", TWO_PRICES), unscheduled=price),
     }
-    result = run_round(cluster, policies, NETWORKS)
+    result = run_round(cluster, policies)
     best = min(_beside_a_network(cluster, policies))
     assert 0 < result.lower_bound <= best <= result.cost
     if result.certified:
         assert result.cost == best
     elif {each.policy for each in pending} == policies.keys():
         assert BoundNote.NETWORKS in result.bound_notes
-
-
-class Anywhere(NetworkCostModel):
-    """Every pod may go to every node, for nothing."""
-
-    name = "Anywhere"
-
-    def network(self, view: NetworkView) -> Network:
-        return Network.of([Arc(pods, each) for pods in view.pods for each in view.nodes])
 
 
 def test_rules_that_allow_more_later_are_not_certified() -> None:
@@ -123,7 +102,6 @@ def test_rules_that_allow_more_later_are_not_certified() -> None:
     alike = PodSignature("default", (("app", "web"),), constraints=even)
     nodes = [node(f"n{number}", labels=(("zone", f"z{number}"),)) for number in range(3)]
     pending = [pod(f"p{number}", 100, policy="net", kind=alike) for number in range(6)]
-    policies = {"net": Policy("net", cost=CostPolicy(Anywhere.name))}
-    result = run_round(snapshot(nodes, pending), policies, {**MODELS, Anywhere.name: Anywhere()})
+    result = run_round(snapshot(nodes, pending), {"net": drawing("net", joint([{"to": "Nodes"}]))})
     assert not result.certified
     assert result.lower_bound == 0, "all six may be placed"

@@ -1,72 +1,26 @@
-"""Gangs whose pods a declared network decides: whole or absent, in their domain, and told what keeps them out."""
+"""Gangs of networks that are solved as a whole: whole or absent, in their domain, and told what keeps them out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from unittest.mock import patch
+from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from support.declared_networks import DeclaredNetwork, TooManySplits, declared_networks
+from support.joint_networks import drawing, joint
 from support.model import node, pod, snapshot
-from support.profiles import examples
 from support.safety import check_capacity, check_complete, check_costs, check_filters, check_gangs
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.costs import MODELS
-from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
-from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import Policy
-from flowcore.planning import declared_networks as solving
-from flowcore.planning.declared_networks import NetworkRefused, SupplyGroup, solve_network
+from flowcore.planning.drawn_networks.joint import program
 from flowcore.planning.round import RoundResult, run_round
 
-
-@settings(max_examples=examples(150), deadline=None)
-@given(declared_networks(groups=True))
-def test_a_network_with_a_gang_is_of_least_cost(case: DeclaredNetwork) -> None:
-    """Among all flows that place enough of it in one domain, or nobody."""
-    try:
-        expected = case.cheapest()
-    except TooManySplits:
-        return
-    try:
-        found = solve_network(case.graph(), case.capacity())
-    except NetworkRefused:
-        assert expected is None
-        return
-    assert found.cost == expected
-    assert found.proven
-    assert found.bound <= found.cost
-
-
-class Everywhere(NetworkCostModel):
-    """Any node that has room; of all pods at most as many as ``MOST``."""
-
-    name = "Everywhere"
-    MOST: int | None = None
-
-    def network(self, view: NetworkView) -> Network:
-        arcs = [Arc(each, "all") for each in view.pods]
-        arcs.append(Arc("all", "nodes", maximum=self.MOST))
-        return Network.of([*arcs, *(Arc("nodes", each, 1 + at) for at, each in enumerate(view.nodes))])
-
-
-class AtMostTwo(Everywhere):
-    MOST = 2
-
-
-class OnAll(Everywhere):
-    """At least one pod on the first node."""
-
-    def network(self, view: NetworkView) -> Network:
-        first = view.nodes[0]
-        arcs = super().network(view).arcs
-        return Network.of(Arc("nodes", first, 1, minimum=1) if arc.head is first else arc for arc in arcs)
+#: The first node is the cheapest.
+TO_NODES = [{"to": f"n{at}", "cost": 1 + at} for at in range(4)]
 
 
 def members(count: int, *gangs: str, cpu: int = 1000, policy: str = "net", **fields: object) -> list[PendingPod]:
@@ -75,10 +29,10 @@ def members(count: int, *gangs: str, cpu: int = 1000, policy: str = "net", **fie
     return [msgspec.structs.replace(each, gangs=gangs) for each in alone]
 
 
-def planned(state: Snapshot, model: NetworkCostModel | None = None) -> RoundResult:
-    policies = {name: Policy(name, cost=CostPolicy("Everywhere")) for name in ("net", "second")}
+def planned(state: Snapshot, network: Mapping[str, Any] | None = None) -> RoundResult:
+    policies = {name: drawing(name, network or joint(TO_NODES)) for name in ("net", "second")}
     policies["other"] = Policy("other")
-    result = run_round(state, policies, {**MODELS, "Everywhere": model or Everywhere()})
+    result = run_round(state, policies)
     for check in (check_complete, check_capacity, check_filters, check_gangs):
         check(state, result)
     check_costs(result)
@@ -111,7 +65,7 @@ def test_a_gang_without_room_is_absent() -> None:
     state = with_gangs([2000], [*members(3, "g"), *members(1)], Gang("g", 3))
     result = planned(state)
     assert by_gang(result) == {"": 1}
-    told = "G needs 3 pods at once, and the network of cost model Everywhere leaves them pending."
+    told = "G needs 3 pods at once, and the network of policy net leaves them pending."
     assert {(each.reason, each.code) for each in result.unplaced} == {(told, "NetworkUnscheduled")}
 
 
@@ -127,7 +81,7 @@ def test_a_gang_is_whole_though_single_pods_are_dearer() -> None:
 def test_a_maximum_of_the_network_counts_a_gang_as_a_whole() -> None:
     """Three do not pass an arc for two."""
     state = with_gangs([9000], [*members(3, "g"), *members(2)], Gang("g", 3))
-    assert by_gang(planned(state, AtMostTwo())) == {"": 2}
+    assert by_gang(planned(state, joint(TO_NODES, maximum=2))) == {"": 2}
 
 
 def test_gangs_of_unequal_pods_take_those_that_fit() -> None:
@@ -175,7 +129,7 @@ def test_a_pod_of_two_gangs_counts_for_both() -> None:
 def test_a_network_with_a_minimum_is_one_unit_with_its_gangs() -> None:
     """A minimum counts on all of its pods."""
     state = with_gangs([3000], [*members(2, "g"), *members(1)], Gang("g", 2))
-    result = planned(state, OnAll())
+    result = planned(state, joint([{"to": "n0", "minimum": 1}, *TO_NODES]))
     assert len(result.placements) == 3
     assert {each.atomic_group for each in result.placements} == {"network of policy net"}
 
@@ -214,14 +168,7 @@ def test_a_dear_gang_keeps_no_room_from_other_networks_that_it_cannot_use() -> N
 
 def test_waiting_for_nothing_is_no_plan() -> None:
     """A gang that costs more to place than to leave waits, as a whole."""
-    policies = {"net": Policy("net", cost=CostPolicy("Everywhere"), unscheduled=UnscheduledPrice(base=0))}
-
-    class Dear(Everywhere):
-        def network(self, view: NetworkView) -> Network:
-            return Network.of(Arc(each, view.nodes[0], 10**9) for each in view.pods)
-
-    state = with_gangs([4000], members(2, "g"), Gang("g", 2))
-    result = run_round(state, policies, {**MODELS, "Everywhere": Dear()})
+    result = planned(with_gangs([4000], members(2, "g"), Gang("g", 2)), joint(TO_NODES, cost=10**9))
     assert not result.placements
     assert result.certified
 
@@ -272,80 +219,17 @@ def test_a_pod_of_two_gangs_is_counted_once_in_what_they_need() -> None:
     waiting = [*members(1, "g"), *members(1, "g", "h"), *members(1, "h")]
     result = planned(with_gangs([2000], waiting, Gang("g", 2), Gang("h", 2)))
     told = {left.reason for left in result.unplaced}
-    assert told == {"G needs 3 pods at once, and the network of cost model Everywhere leaves them pending."}
+    assert told == {"G needs 3 pods at once, and the network of policy net leaves them pending."}
 
 
-# -- networks that are flows but for their gangs -----------------------------------------------------------------------
-
-
-def test_whole_gangs_need_no_integer_program() -> None:
-    """Where the flow of least cost places each whole, it is the answer."""
+def test_whole_gangs_need_no_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the flow of least cost places each whole it is the answer, at any size; where it breaks one it is none."""
+    monkeypatch.setattr(program, "MOST_WAYS", 0)
     state = with_gangs([4000, 4000], [*members(3, "g"), *members(3)], Gang("g", 3))
-    with patch.object(solving, "solve_program", side_effect=AssertionError("not asked for")):
-        result = planned(state)
+    result = planned(state)
     assert len(result.placements) == 6
     assert result.certified
-
-
-class OnlyFlows:
-    """No integer program, however small the network is."""
-
-    def __enter__(self) -> None:
-        self._patches = [
-            patch.object(solving, "MOST_COLUMNS", 0),
-            patch.object(solving, "solve_program", side_effect=NetworkRefused("an integer program")),
-        ]
-        for each in self._patches:
-            each.start()
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._patches:
-            each.stop()
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(declared_networks(gains=False, sizes=False, groups=True))
-def test_a_flow_is_made_whole(case: DeclaredNetwork) -> None:
-    """Whatever gangs it breaks: it has enough of each or nobody, and no flow of whole gangs goes below its bound."""
-    case = replace(case, groups=tuple(_asking(case, replace(group, domains=())) for group in case.groups))
-    try:
-        best = case.cheapest()
-    except TooManySplits:
-        return
-    try:
-        with OnlyFlows():
-            solution = solve_network(case.graph(), case.capacity())
-    except NetworkRefused:
-        return
-    assert best is not None
-    assert solution.bound <= best <= solution.cost
-    assert solution.cost == best or not solution.proven
-
-
-def _asking(case: DeclaredNetwork, group: SupplyGroup) -> SupplyGroup:
-    """The group with the pods that it asks for: the first ones."""
-    required, lacking = [], group.needs[0][1]
-    for member in group.members:
-        count = min(lacking, case.pods[member].count)
-        required.append((member, count))
-        lacking -= count
-    return replace(group, required=tuple(required))
-
-
-@pytest.mark.parametrize(("priority", "expected"), [(1, {"g": 4}), (9000, {"": 3})])
-def test_the_dearer_of_two_decides_in_a_flow_too(priority: int, expected: dict[str, int]) -> None:
-    """Four nodes for four of a gang or for three others: those that cost more to leave."""
-    waiting = [*members(4, "g"), *members(3, priority=priority)]
-    with OnlyFlows():
-        result = planned(with_gangs([1000] * 4, waiting, Gang("g", 4)))
-    assert by_gang(result) == expected
-
-
-def test_many_gangs_in_a_flow() -> None:
-    """More gangs than are decided one by one, and room for half of them: all are whole or absent."""
-    gangs = [Gang(f"g{number}", 3) for number in range(20)]
-    waiting = [pod for number in range(20) for pod in members(3, f"g{number}", priority=number)]
-    with OnlyFlows():
-        result = planned(with_gangs([1000] * 31, waiting, *gangs))
-    assert set(by_gang(result).values()) == {3}
-    assert len(result.placements) >= 24
+    state = with_gangs([2000], [*members(3, "g"), *members(1)], Gang("g", 3))
+    refused = run_round(state, {"net": drawing("net", joint(TO_NODES))})
+    assert not refused.placements
+    assert "ways through its arcs, and a round has time for 0" in refused.unplaced[0].reason
