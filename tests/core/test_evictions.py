@@ -10,19 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eviction_clusters import clusters, node, running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
+from support.joint_networks import drawing, joint
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs import MODELS
-from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
-from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Toleration
-from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
@@ -162,29 +160,19 @@ def test_a_move_opens_no_node_that_the_pod_may_not_use() -> None:
     assert [placement.node for placement in result.placements] == ["n0"]
 
 
-class Anywhere(NetworkCostModel):
-    """A network that leads to all nodes, at most two pods to each."""
-
-    name = "Anywhere"
-
-    def network(self, view: NetworkView) -> Network:
-        arcs = [Arc(pods, "all") for pods in view.pods]
-        return Network.of([*arcs, *(Arc("all", each, maximum=2) for each in view.nodes)])
-
-
 @given(clusters(BUILT_IN), st.lists(st.booleans(), min_size=5, max_size=5))
 @settings(max_examples=examples(30))
 def test_evictions_beside_pods_that_a_network_placed(drawn: Snapshot, governed: list[bool]) -> None:
     """Pods of a network take part in no eviction, neither as victims' successors nor by losing their places."""
-    net = Policy("net", cost=CostPolicy("Anywhere"))
+    net = drawing("net", joint([{"to": "Nodes", "maximum": 2}]))
     pending = [
         msgspec.structs.replace(pod, policy="net") if mine else pod
         for pod, mine in zip(drawn.pending, governed, strict=False)
     ]
     crowd, policies = replace(drawn, pending=tuple(pending)), {**DEFAULT_POLICIES, "net": net}
-    result = run_round(crowd, policies, {**MODELS, "Anywhere": Anywhere()})
+    result = run_round(crowd, policies)
     check_evictions(crowd, result, policies)
-    first = run_round(replace(crowd, running=None), policies, {**MODELS, "Anywhere": Anywhere()})
+    first = run_round(replace(crowd, running=None), policies)
 
     def by_network(plan: RoundResult) -> dict[str, str]:
         return {each.pod.key: each.node for each in plan.placements if each.pod.policy == "net"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -9,7 +10,8 @@ from support.cli import node, pod
 from support.scenario_state import scenario_of
 
 from flowcore.costs import MODELS
-from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.costs.network_model import NetworkCostModel, NetworkView, arc_to, from_pods
+from flowcore.model.networks import NODES, Aggregator, NetworkSpec
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.network_flow import NetworkQuery, PolicyFlow, answer_network
 
@@ -22,21 +24,21 @@ class Budget(NetworkCostModel):
 
     name = "Budget"
 
-    def network(self, view: NetworkView) -> Network:
+    def network(self, view: NetworkView) -> NetworkSpec:  # noqa: ARG002 - the same for every cluster
         """All pods to the budget, and from there to the nodes."""
-        starts = (*view.pods, *view.placed({"app": "web"}))
-        to_nodes = [Arc("all", each, cost=7) for each in view.nodes]
-        return Network.of([*(Arc(start, "budget") for start in starts), Arc("budget", "all", maximum=3), *to_nodes])
+        budget = Aggregator("budget", arcs=(arc_to("all", maximum=3),))
+        return NetworkSpec((budget, Aggregator("all", arcs=(arc_to(NODES, 7),))), (from_pods({}, arc_to("budget")),))
 
 
-class OnlyWaiting(Budget):
-    """It knows nothing of pods that have a node."""
+class Halves(Budget):
+    """A network that is solved as a whole: of two units one is a pod."""
 
-    name = "OnlyWaiting"
+    name = "Halves"
 
-    def network(self, view: NetworkView) -> Network:
-        """Waiting pods to the nodes."""
-        return Network.of(Arc(pods, each) for pods in view.pods for each in view.nodes)
+    def network(self, view: NetworkView) -> NetworkSpec:
+        """Half of what enters leaves."""
+        whole = super().network(view)
+        return NetworkSpec(whole.aggregators, (from_pods({}, arc_to("budget", gain=Fraction(1, 2))),))
 
 
 class Broken(Budget):
@@ -44,9 +46,9 @@ class Broken(Budget):
 
     name = "Broken"
 
-    def network(self, view: NetworkView) -> Network:
+    def network(self, view: NetworkView) -> NetworkSpec:
         """No network."""
-        raise LookupError(view.policy)
+        raise LookupError(view.policy.name)
 
 
 def web(name: str, **spec: Any) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def flow_by(model: str) -> PolicyFlow:
         "spec": {"selects": {"podSelector": {"matchLabels": {"app": "web"}}}},
     }
     runs = web("runs", nodeName="a", status=RUNNING)
-    models = {**MODELS, "Budget": Budget(), "OnlyWaiting": OnlyWaiting(), "Broken": Broken()}
+    models = {**MODELS, "Budget": Budget(), "Halves": Halves(), "Broken": Broken()}
     scenario = scenario_of([node("a"), node("b"), policy, runs, *(web(f"w{number}") for number in range(4))])
     drawing = scenario.policies["web"]
     cost = msgspec.structs.replace(drawing.cost, model=model)
@@ -71,25 +73,32 @@ def flow_by(model: str) -> PolicyFlow:
     return flow
 
 
-def test_a_cost_model_that_counts_placed_pods_has_their_flow() -> None:
+def test_a_cost_model_that_draws_rules_has_the_flow_of_all_pods() -> None:
     flow = flow_by("Budget")
     assert [(arc.tail, arc.head, arc.flow, arc.state) for arc in flow.arcs] == [
-        ("pods app=web", "budget", 3, ""),
+        ("pods", "budget", 3, ""),
         ("budget", "all", 3, "full"),
         ("all", "2 nodes", 3, ""),
-        ("pods app=web", "Unscheduled", 2, ""),
+        ("pods", "Unscheduled", 2, ""),
     ]
     assert (flow.drawn, flow.placed, flow.left, flow.notes) == (True, 2, 2, [])
 
 
-def test_a_cost_model_without_arcs_for_placed_pods_has_the_flow_of_those_that_wait() -> None:
-    flow = flow_by("OnlyWaiting")
-    assert [(arc.tail, arc.head, arc.flow) for arc in flow.arcs] == [("pods app=web", "2 nodes", 4)]
+def test_a_cost_model_whose_network_is_solved_as_a_whole_has_the_flow_of_the_solution() -> None:
+    """Two units come for the pod that runs; two of four pods wait, as their units are lost."""
+    flow = flow_by("Halves")
+    assert [(arc.tail, arc.head, arc.flow, arc.gain) for arc in flow.arcs] == [
+        ("pods", "budget", 6, "1/2"),
+        ("budget", "all", 3, "1"),
+        ("all", "2 nodes", 3, "1"),
+        ("pods", "Unscheduled", 2, "1"),
+    ]
 
 
 def test_a_cost_model_that_raises_is_a_note() -> None:
     (note,) = flow_by("Broken").notes
-    assert note == "the network of cost model Broken is refused: its method network raised LookupError('web')"
+    told = "the network of policy web is refused: method network of cost model Broken raised LookupError('web')"
+    assert note == told
 
 
 def test_workloads_of_hidden_namespaces_have_no_names() -> None:

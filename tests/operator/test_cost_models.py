@@ -174,7 +174,8 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
 
 
 NETWORKS = """
-from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel
+from flowcore.costs.network_model import NetworkCostModel, arc_to, from_pods
+from flowcore.model.networks import NODES, UNSCHEDULED, Aggregator, NetworkSpec
 
 class Twins(NetworkCostModel):
     name = "Twins"
@@ -182,15 +183,12 @@ class Twins(NetworkCostModel):
     def network(self, view):
         if len(view.nodes) > 1:
             raise RuntimeError("one node is enough")
-        return Network.of([
-            *(Arc(pods, "both") for pods in view.pods),
-            Arc("both", UNSCHEDULED, minimum=1, maximum=1),
-            Arc("both", view.nodes[0], maximum=1, gain=2),
-        ])
+        ends = arc_to(UNSCHEDULED, minimum=1, maximum=1), arc_to(NODES, maximum=1, gain=2)
+        return NetworkSpec((Aggregator("both", arcs=ends),), (from_pods({}, arc_to("both")),))
 """
 
 
-async def test_the_worker_solves_a_declared_network(site: Path) -> None:
+async def test_the_worker_solves_the_network_of_a_model(site: Path) -> None:
     """Its placements are one group; where it fails, its policy is told, and the pods of others are placed as always."""
     (site / "lettered.py").write_text(NETWORKS)
     (site / "lettered-1.dist-info" / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\nTwins = lettered:Twins\n")
@@ -225,7 +223,8 @@ async def test_the_worker_solves_a_declared_network(site: Path) -> None:
     assert first.contradictions == []
     assert [each.pod for each in second.placements] == [2]
     sentence = (
-        "the network of cost model Twins is refused: its method network raised RuntimeError('one node is enough')"
+        "the network of policy twins is refused: "
+        "method network of cost model Twins raised RuntimeError('one node is enough')"
     )
     assert second.contradictions == [(0, sentence)]
     assert {second.codes[reason] for _, reason in second.unplaced} == {"NetworkRefused"}

@@ -9,9 +9,10 @@ from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.worker.planner import run_request
 
 from flowcore.costs import MODELS
-from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.costs.network_model import NetworkCostModel, NetworkView, arc_to, from_pods
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.cost_policy import KnownModels
+from flowcore.model.networks import NODES, NetworkSpec
 
 
 def _took(scene: EvictionScene, seconds: float) -> None:
@@ -80,11 +81,10 @@ class Counted(NetworkCostModel):
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def network(self, view: NetworkView) -> Network:
+    def network(self, view: NetworkView) -> NetworkSpec:
         count = sum(alike.count for alike in view.pods)
-        self.asked.append(count)
-        arcs = [Arc(alike, "all") for alike in view.pods]
-        return Network.of([*arcs, *(Arc("all", machine, minimum=3) for machine in view.nodes)])
+        self.asked += [count] * bool(count)
+        return NetworkSpec(arcs=(from_pods({}, arc_to(NODES, minimum=3)),))
 
 
 class NetworkScene(EvictionScene):

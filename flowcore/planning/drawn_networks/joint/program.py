@@ -23,7 +23,8 @@ MOST_WAYS = 10_000
 #: Which part of the time that there is CP-SAT has for finding out why there is no flow.
 _PART_FOR_REASON = 0.25
 
-Columns = list[tuple[int, int]]
+#: A value of the linear program that is so near to a whole number is taken for it; what comes of it is checked.
+_WHOLE = 1e-6
 
 
 def solve_program(graph: Graph, free: Int64s, *, seconds: float, seed: int) -> NetworkSolution:
@@ -49,7 +50,8 @@ def solve_program(graph: Graph, free: Int64s, *, seconds: float, seed: int) -> N
     hint = np.rint(relaxed.values)
     # A corner of the relaxation is often whole.
     corner = stated.solution(hint, bound)
-    if corner.cost <= bound and _is_flow(corner, free):
+    is_whole = np.abs(hint - relaxed.values).max(initial=0.0) < _WHOLE
+    if is_whole and corner.cost <= bound and _is_flow(corner, free):
         return replace(corner, bound=corner.cost)
     solved = solve_mip(program, deterministic_time=seconds, seed=seed, hint=hint)
     if solved is None:
