@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from flowcore.api.policies import parse_policy
-from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.costs import BUILT_IN_MODELS, MODELS
-from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView, Pods
+from flowcore.costs.network_model import NetworkCostModel, NetworkView, arc_to, from_pods
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
-from flowcore.model.nodes import Node
+from flowcore.model.networks import (
+    NODES,
+    UNSCHEDULED,
+    Aggregator,
+    ArcCost,
+    CostPart,
+    NetworkArc,
+    NetworkSpec,
+    Over,
+    PodArc,
+    Segment,
+)
 from flowcore.model.policies import Policy
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.filters import run_filters
 from harness.instances import ZONE
 
 #: Of so many kinds of pods one comes in pairs, and one in gangs.
@@ -26,10 +40,12 @@ _PAIRS, _GANGS = 5, 7
 _WANTED = 10
 #: Pods of a gang.
 _GANG = 8
-#: How many pods a node takes at its price; what each further one pays more.
+#: How many pods a node has at its price; what each further one pays more.
 _CHEAP, _DEARER = 3, 100
-#: Of the waiting pods at most so many go to one zone, over an equal share.
+#: Of the pods at most so many are in one zone, over an equal share.
 _UNEVEN = 1.3
+#: Labels with the zone of nodes that must get a pod, and of the others.
+_OF_WANTED, _OF_REST = "bench/wanted", "bench/rest"
 
 
 class Drawn(NetworkCostModel):
@@ -37,52 +53,64 @@ class Drawn(NetworkCostModel):
 
     name = "Drawn"
 
-    def network(self, view: NetworkView) -> Network:
-        """Some arcs for each node, and for each kind of pairs two for each node that takes one of them."""
-        arcs: list[Arc] = []
-        for pods in view.pods:
-            if _in_pairs(pods):
-                arcs += self._pairs(view, pods)
-            else:
-                arcs.append(Arc(pods, "all"))
-        waiting, zones = sum(pods.count for pods in view.pods), view.by_label(ZONE)
-        alone = [pods for pods in view.pods if not _in_pairs(pods)]
-        taking = sorted({node.name for pods in alone for node in view.takes(pods)})
-        wanted = set(taking[::_WANTED])
-        for zone, nodes in zones.items():
-            arcs.append(Arc("all", zone, maximum=round(_UNEVEN * waiting / len(zones))))
-            for node in nodes:
-                arcs += self._room(view, zone, node, minimum=int(node.name in wanted))
-        return Network.of(arcs)
-
-    def _pairs(self, view: NetworkView, pods: Pods) -> Iterator[Arc]:
-        """One unit of each pair ends at once; the other one counts for both on the node that it goes to.
-
-        One pod of an odd number goes alone.
-        """
-        pair = f"pairs {pods.name}"
-        yield Arc(pods, pair)
-        yield Arc(pair, UNSCHEDULED)
-        yield Arc(pods, "all", maximum=pods.count % 2)
-        for node in view.takes(pods):
-            yield Arc(pair, f"{pair} on {node.name}", cost=2 * int(1000 * view.taken(node)), gain=2)
-            yield Arc(f"{pair} on {node.name}", node)
-
-    def _room(self, view: NetworkView, zone: str, node: Node, minimum: int) -> Iterator[Arc]:
-        cost = int(1000 * view.taken(node))
-        yield Arc(zone, node, cost=cost, minimum=minimum, maximum=_CHEAP)
-        yield Arc(zone, node, cost=cost + _DEARER)
+    def network(self, view: NetworkView) -> NetworkSpec:
+        """Zones, in them the nodes that want a pod and the others; and an arc with a gain for each kind of pairs."""
+        apps = sorted({pods.labels["app"] for pods in view.pods})
+        pairs = [app for app in apps if _in_pairs(app)]
+        # Pods that run count in the network too.
+        count, zones = sum(pods.count for pods in view.pods) + sum(view.running({}).values()), len(view.by_label(ZONE))
+        aggregators = [
+            Aggregator("zone", Over(node_label=ZONE), (arc_to("wanted"), arc_to("rest"))),
+            Aggregator("wanted", Over(node_label=_OF_WANTED), (_room(minimum=1),)),
+            Aggregator("rest", Over(node_label=_OF_REST), (_room(minimum=0),)),
+            *(Aggregator(f"pairs-{app}", arcs=_PAIR) for app in pairs),
+        ]
+        alone = LabelSelector((Requirement("app", "NotIn", tuple(pairs)),)) if pairs else LabelSelector()
+        arcs = [from_pods(alone, arc_to("zone", maximum=round(_UNEVEN * count / max(zones, 1))))]
+        return NetworkSpec(tuple(aggregators), (*arcs, *map(_to_pairs, pairs)))
 
 
-def _in_pairs(pods: Pods) -> bool:
-    return int(pods.labels["app"].rsplit("-", 1)[-1]) % _PAIRS == 0
+def _room(minimum: int) -> NetworkArc:
+    cost = ArcCost((Segment(0, _CHEAP), Segment(_DEARER)), CostPart.UTILISATION)
+    return NetworkArc(NODES, cost, minimum=minimum)
+
+
+#: One unit of each pair ends at once; the other one counts for both on the node that it goes to.
+_PAIR = arc_to(UNSCHEDULED), arc_to(NODES, part=CostPart.UTILISATION, weight=2, gain=2)
+
+
+def _to_pairs(app: str) -> PodArc:
+    return from_pods({"app": app}, arc_to(f"pairs-{app}"))
+
+
+def _in_pairs(app: str) -> bool:
+    return int(app.rsplit("-", 1)[-1]) % _PAIRS == 0
 
 
 POLICY = Policy("drawn", cost=CostPolicy(Drawn.name))
 
 
+def _with_wanted_nodes(snapshot: Snapshot) -> Snapshot:
+    """The snapshot in which some of the nodes that take pods have the label of those that must get one."""
+    classes = {pod.pod_class: pod for pod in snapshot.pending if not _in_pairs(dict(pod.signature.labels)["app"])}
+    fits = [run_filters(each.pod_class, snapshot, each.signature).fits for each in classes.values()]
+    taking = np.nonzero(np.logical_or.reduce(fits))[0] if fits else np.zeros(0, dtype=np.int64)
+    wanted = set(taking[::_WANTED].tolist())
+    nodes = [
+        msgspec.structs.replace(
+            node,
+            labels=tuple(
+                sorted((*node.labels, (_OF_WANTED if place in wanted else _OF_REST, dict(node.labels)[ZONE])))
+            ),
+        )
+        for place, node in enumerate(snapshot.table.nodes)
+    ]
+    return replace(snapshot, table=NodeTable.of(nodes))
+
+
 def under_network(snapshot: Snapshot, *, gangs: bool) -> Snapshot:
     """The same pods under a policy whose cost model draws the network; gangs: some of them in gangs of eight."""
+    snapshot = _with_wanted_nodes(snapshot)
     pending = tuple(msgspec.structs.replace(pod, policy=POLICY.name) for pod in snapshot.pending)
     if not gangs:
         return replace(snapshot, pending=pending)
