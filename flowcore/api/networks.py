@@ -24,7 +24,7 @@ from flowcore.model.networks import (
     Segment,
     SomeUnits,
     UnitCost,
-    Units,
+    UnitCount,
     Weight,
 )
 
@@ -42,8 +42,8 @@ class _PartOfCost(msgspec.Struct, forbid_unknown_fields=True):
 class _Arc(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     to: str
     cost: Any = 0
-    minimum: Units = 0
-    maximum: Units | None = None
+    minimum: UnitCount = 0
+    maximum: UnitCount | None = None
     gain: str | int = 1
     whole_or_none: bool = False
 
@@ -89,10 +89,10 @@ def parse_network(wire: WireNetwork) -> NetworkSpec:
         PolicyError: it contradicts itself; the error names the field.
     """
     aggregators = []
-    for place, each in enumerate(wire.aggregators):
+    for place, aggregator in enumerate(wire.aggregators):
         field = f"{_FIELD}.aggregators[{place}]"
-        arcs = (_parse_arc(arc, f"{field}.arcs[{number}]") for number, arc in enumerate(each.arcs))
-        aggregators.append(Aggregator(each.name, _parse_over(each.over, f"{field}.over"), tuple(arcs)))
+        arcs = (_parse_arc(arc, f"{field}.arcs[{number}]") for number, arc in enumerate(aggregator.arcs))
+        aggregators.append(Aggregator(aggregator.name, _parse_over(aggregator.over, f"{field}.over"), tuple(arcs)))
     pod_arcs = []
     for place, arc in enumerate(wire.arcs):
         field = f"{_FIELD}.arcs[{place}]"
@@ -104,7 +104,7 @@ def parse_network(wire: WireNetwork) -> NetworkSpec:
 
 def _parse_over(wire: _Over, field: str) -> Over:
     if wire.node_label == "":
-        raise PolicyError(f"{field}.nodeLabel", '"" is not a label key')
+        raise PolicyError(f"{field}.nodeLabel", f'"{wire.node_label}" is not a label key')
     nodes, pods = wire.node_selector, wire.pod_selector
     return Over(
         wire.node_label or "",

@@ -19,7 +19,7 @@ class KnownModels:
     Attributes:
         names: what a policy's ``cost.model`` may say.
         problems: why a plug-in is not used, by its name.
-        networks: the names of those that declare a network.
+        networks: the names of those that draw a network.
     """
 
     names: tuple[str, ...]

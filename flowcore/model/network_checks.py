@@ -93,7 +93,7 @@ def _names(aggregators: Sequence[Aggregator], field: str) -> frozenset[str]:
 
 def _check_selector(selector: LabelSelector | None, field: str) -> None:
     if selector is not None and not selector.is_valid:
-        raise PolicyError(field, f'"{selector.text}" is no selector of labels')
+        raise PolicyError(field, "it is no selector of labels")
 
 
 def _check_arcs(arcs: Sequence[NetworkArc], names: frozenset[str], field: str) -> None:

@@ -18,7 +18,7 @@ from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
 #: Ends of arcs that are no aggregators: all nodes, and the end of flow that places no pod.
 NODES, UNSCHEDULED = "Nodes", "Unscheduled"
 #: More units on one arc are a mistake, and no unit costs more on one arc; sums stay far from overflow.
-Units = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+UnitCount = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 SomeUnits = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 UnitCost = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=1000)]
@@ -38,7 +38,7 @@ class CostPart(StrEnum):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Units that cost the same.
+    """UnitCount that cost the same.
 
     Attributes:
         cost: what one costs.
@@ -90,8 +90,8 @@ class NetworkArc(msgspec.Struct, frozen=True):
 
     head: str
     cost: ArcCost = ArcCost()
-    minimum: Units = 0
-    maximum: Units | None = None
+    minimum: UnitCount = 0
+    maximum: UnitCount | None = None
     gain: tuple[int, int] = (1, 1)
     whole_or_none: bool = False
 

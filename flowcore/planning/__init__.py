@@ -1,1 +1,1 @@
-"""A round: its problem, the methods that solve it, evictions, declared networks and the result."""
+"""A round: its problem, the methods that solve it, evictions, networks and the result."""

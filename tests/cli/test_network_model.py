@@ -85,7 +85,9 @@ def test_the_first_step_works(site: Path, tmp_path: Path, monkeypatch: pytest.Mo
     answer = plan_of(copy, tmp_path, monkeypatch)
     assert {rack: len(pods) for rack, pods in racks(answer).items()} == {"a": 2, "b": 3}
     assert {node for node in answer["placements"].values() if node[0] == "a"} == {"a2"}
-    assert all("of the network of policy racks (at most 3 per rack)" in each["reason"] for each in answer["pending"].values())
+    assert all(
+        "of the network of policy racks (at most 3 per rack)" in each["reason"] for each in answer["pending"].values()
+    )
 
 
 def test_the_sentence_at_the_end(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

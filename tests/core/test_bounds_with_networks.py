@@ -1,4 +1,4 @@
-"""Lower bounds where networks that are solved as a whole decide about some pods, and other pods compete with them for room."""
+"""Lower bounds where networks decide about some pods as a whole, and other pods compete with them for room."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -25,7 +25,6 @@ from flowcore.planning.problem.objective import Objective
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import run_round
-
 
 #: What a pod of the network pays on the first node, and on the second.
 _ARCS = (700, 2500)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.joint_networks import EVERYBODY, drawing, joint
+from support.joint_networks import drawing, joint
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_capacity, check_complete, check_costs
 
@@ -42,15 +42,12 @@ def planned(state: Snapshot, network: Mapping[str, Any]) -> RoundResult:
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
+ONE_PLACE = {"to": "n0", "maximum": 1}
 REFUSED = [
+    (joint([{"to": "Nodes"}], minimum=3), "arc arcs[0] to all -> all has a minimum of 3, and at most 2 can reach it"),
+    (joint([ONE_PLACE], minimum=2), "arc arcs[0] to all -> all needs at least 2 and gets 1 where least is lacking"),
     (
-        joint([{"to": "Nodes"}], minimum=3),
-        "arc arcs[0] to all -> all has a minimum of 3, and at most 2 can reach it",
-    ),
-    (joint([{"to": "row"}], {"name": "row", "over": {"nodeLabel": "row"}, "arcs": [{"to": "Nodes"}]}, minimum=2), "arc "),
-    (joint([{"to": "n0", "maximum": 1}], minimum=2), "arc arcs[0] to all -> all needs at least 2 and gets 1 where"),
-    (
-        joint([{"to": "n0", "maximum": 1}, {"to": "pair", "gain": 2}], {"name": "pair", "arcs": [{"to": "n9"}]}, minimum=2),
+        joint([ONE_PLACE, {"to": "pair", "gain": 2}], {"name": "pair", "arcs": [{"to": "n9"}]}, minimum=2),
         "arc arcs[0] to all -> all needs at least 2 and gets 1 where least is lacking",
     ),
     (joint([{"to": "n9", "minimum": 1}]), "all.arcs[0] to n9 has a minimum of 1, and there is no such node"),

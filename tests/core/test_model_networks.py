@@ -59,7 +59,9 @@ def planned(state: Snapshot, draw: Callable[[NetworkView], Any], **policies: Pol
     return run_round(state, {**POLICIES, **policies}, {**MODELS, "Drawn": Drawn(draw)})
 
 
-def governed(count: int, policy: str = "net", labels: Sequence[tuple[str, str]] = (), **fields: Any) -> list[PendingPod]:
+def governed(
+    count: int, policy: str = "net", labels: Sequence[tuple[str, str]] = (), **fields: Any
+) -> list[PendingPod]:
     kind = PodSignature("default", tuple(labels))
     return [pod(f"{policy}{at}", 1000, policy=policy, kind=kind, **fields) for at in range(count)]
 
@@ -132,7 +134,11 @@ def test_a_model_sees_kinds_of_pods_and_what_runs() -> None:
         return ANYWHERE
 
     index = PodIndex.of([("n", PodSignature("default", (("app", "web"), ("x", "y"))))])
-    waiting = [*governed(2, labels=[("app", "web")]), pod("db", 700, policy="net", priority=3, kind=PodSignature("shop")), *governed(1, "other")]
+    waiting = [
+        *governed(2, labels=[("app", "web")]),
+        pod("db", 700, policy="net", priority=3, kind=PodSignature("shop")),
+        *governed(1, "other"),
+    ]
     nodes = [node("n", labels=(("rack", "a"),)), node("m")]
     assert len(planned(snapshot(nodes, waiting, pod_index=index), look).placements) == 4
     assert seen == ["net", ({"app": "web"}, 2), ("shop", 3, 1), 700, {"n": 1}, "n"]
@@ -203,7 +209,9 @@ def some_network(kind: str) -> Callable[[NetworkView], NetworkSpec]:
             raise ValueError("no network today")
         to_zones = arc_to("zone", [(0, 2), (9, None)], maximum=3, minimum=int(kind == "minimums"))
         zones = Aggregator("zone", Over(node_label="zone"), (arc_to(NODES, part=CostPart.UTILISATION),))
-        spec = NetworkSpec((to_nodes("all", to_zones), zones), (from_pods({}, arc_to("all", gain=1 + (kind == "gains"))),))
+        spec = NetworkSpec(
+            (to_nodes("all", to_zones), zones), (from_pods({}, arc_to("all", gain=1 + (kind == "gains"))),)
+        )
         return NetworkSpec() if kind == "nothing" else spec
 
     return draw

@@ -24,7 +24,7 @@ class Budget(NetworkCostModel):
 
     name = "Budget"
 
-    def network(self, view: NetworkView) -> NetworkSpec:  # noqa: ARG002 - the same for every cluster
+    def network(self, view: NetworkView) -> NetworkSpec:
         """All pods to the budget, and from there to the nodes."""
         budget = Aggregator("budget", arcs=(arc_to("all", maximum=3),))
         return NetworkSpec((budget, Aggregator("all", arcs=(arc_to(NODES, 7),))), (from_pods({}, arc_to("budget")),))

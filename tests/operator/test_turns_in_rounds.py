@@ -88,7 +88,7 @@ class Counted(NetworkCostModel):
 
 
 class NetworkScene(EvictionScene):
-    """A scene with a policy whose cost model declares a network, and the pods of each round."""
+    """A scene with a policy whose cost model draws a network, and the pods of each round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,7 @@ from flowcore.planning.drawn_networks.joint.graph import to_graph
 #: Splits that ``cheapest`` looks at before it gives up, so that an unlucky network does not take minutes.
 MOST_SPLITS = 60_000
 #: How many units of each kind of pods.
-Units = tuple[int, ...]
+PerKind = tuple[int, ...]
 
 
 class TooManySplits(Exception):
@@ -37,9 +37,9 @@ class SmallNetwork:
         groups: pods that are placed together or not at all.
     """
 
-    prices: tuple[Units, ...]
-    requests: tuple[Units, ...]
-    free: tuple[Units, ...]
+    prices: tuple[PerKind, ...]
+    requests: tuple[PerKind, ...]
+    free: tuple[PerKind, ...]
     aggregators: int
     arcs: tuple[Arc, ...]
     banned: frozenset[tuple[int, int]] = frozenset()
@@ -98,7 +98,7 @@ class _Search:
         self.best: int | None = None
         self.splits = 0
 
-    def run(self, place: int, here: dict[int, Units], cost: int) -> None:
+    def run(self, place: int, here: dict[int, PerKind], cost: int) -> None:
         """All splits from this vertex on."""
         self.splits += 1
         if self.splits > MOST_SPLITS:
@@ -116,8 +116,8 @@ class _Search:
             # split[c][a]: units of the pods c on the arc a
             self.send(place, here, cost, out, [tuple(each[a] for each in split) for a in range(len(out))])
 
-    def send(self, place: int, here: dict[int, Units], cost: int, out: list[Arc], sent: list[Units]) -> None:
-        arrivals: list[list[Units]] = []
+    def send(self, place: int, here: dict[int, PerKind], cost: int, out: list[Arc], sent: list[PerKind]) -> None:
+        arrivals: list[list[PerKind]] = []
         for arc, units in zip(out, sent, strict=True):
             total = sum(units)
             if (total or not arc.whole) and not arc.minimum <= total <= arc.maximum:
@@ -133,7 +133,7 @@ class _Search:
                 after[arc.head] = tuple(map(sum, zip(after.get(arc.head, self.none), units, strict=True)))
             self.run(place + 1, after, cost)
 
-    def mixes(self, arc: Arc, total: int) -> Iterator[Units]:
+    def mixes(self, arc: Arc, total: int) -> Iterator[PerKind]:
         """What may leave an arc with a gain: anything of pods that have a way to it."""
         for each in parts(total, len(self.none)):
             if all(not count or self.reaches(kind, arc.tail) for kind, count in enumerate(each)):
@@ -142,7 +142,7 @@ class _Search:
     def reaches(self, start: int, end: int) -> bool:
         return start == end or any(self.reaches(arc.head, end) for arc in self.arcs if arc.tail == start)
 
-    def conclude(self, here: dict[int, Units], cost: int) -> None:
+    def conclude(self, here: dict[int, PerKind], cost: int) -> None:
         case, placed = self.case, [0] * len(self.none)
         where: list[set[int]] = [set() for _ in placed]
         for node, room in enumerate(case.free):
@@ -173,7 +173,7 @@ def whole(group: SupplyGroup, placed: Sequence[int], where: Sequence[set[int]]) 
     return all(len(each) <= 1 and -1 not in each for each in found)
 
 
-def parts(total: int, count: int) -> Iterator[Units]:
+def parts(total: int, count: int) -> Iterator[PerKind]:
     """All ways to write a number as a sum of so many."""
     if count == 1:
         yield (total,)
@@ -222,7 +222,7 @@ def small_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True, g
 
 
 @st.composite
-def _groups(draw: st.DrawFn, prices: Sequence[Units], nodes: int) -> SupplyGroup:
+def _groups(draw: st.DrawFn, prices: Sequence[PerKind], nodes: int) -> SupplyGroup:
     members = tuple(draw(st.lists(st.integers(0, len(prices) - 1), min_size=1, max_size=2, unique=True)))
     need = draw(st.integers(1, sum(len(prices[kind]) for kind in members)))
     domains = np.array(draw(st.lists(st.integers(-1, 1), min_size=nodes, max_size=nodes)), dtype=np.int64)

@@ -11,7 +11,7 @@ from flowcore.model.policies import Selects
 from flowcore.model.selectors import LabelSelector
 
 #: Pods by the position of their node.
-_Counts = Counter[int]
+_ByNode = Counter[int]
 
 
 def placed_by(
@@ -32,8 +32,8 @@ def placed_by(
     for matched, counts in _matching(snapshot, anybody, LabelSelector(), None).items() if anybody else ():
         numbers = frozenset(first + number for number in matched)
         rest = Counter(counts)
-        for each, inside in counts_by.items():
-            if each - set(range(first)) == numbers:
+        for inside_matched, inside in counts_by.items():
+            if inside_matched - set(range(first)) == numbers:
                 rest.subtract(inside)
         counts_by[numbers] = counts_by.get(numbers, Counter()) + rest
     for matched, counts in counts_by.items():
@@ -42,11 +42,11 @@ def placed_by(
 
 def _matching(
     snapshot: Snapshot, selectors: Sequence[LabelSelector], base: LabelSelector, namespaces: LabelSelector | None
-) -> dict[frozenset[int], _Counts]:
+) -> dict[frozenset[int], _ByNode]:
     """Pods by node, by the numbers of the selectors that match them; those that none matches are left out."""
-    cells: dict[frozenset[int], _Counts] = {frozenset(): Counter()}
+    cells: dict[frozenset[int], _ByNode] = {frozenset(): Counter()}
     for number in range(len(selectors)):
-        split: dict[frozenset[int], _Counts] = {}
+        split: dict[frozenset[int], _ByNode] = {}
         for matched in cells:
             for some in (matched | {number}, matched):
                 together = (base, *(selectors[each] for each in sorted(some)))
@@ -60,8 +60,8 @@ def _matching(
     return {matched: counts for matched, counts in cells.items() if matched}
 
 
-def _counted(snapshot: Snapshot, match: ConstraintMatch) -> _Counts:
-    counts = _Counts()
+def _counted(snapshot: Snapshot, match: ConstraintMatch) -> _ByNode:
+    counts = _ByNode()
     matching = snapshot.pod_index.matching_pods(match).to_arrays(snapshot.table.index)
     for row, count in zip(*(array.tolist() for array in matching), strict=True):
         counts[row] += count

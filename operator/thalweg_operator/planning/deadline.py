@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 #: Shortest deadline in seconds, and the seconds that each pod and each class adds: caches may be cold.
 _LEAST = 5.0
 _PER_POD, _PER_CLASS = 0.002, 0.02
-#: Seconds more for a round with pods of declared networks. Their work is limited by count: five to eleven seconds
-#: (flowcore/planning/declared_networks/programs/work.py), and more on a busy machine.
+#: Seconds more for a round with pods of networks. Their work is limited by count, to some seconds
+#: (flowcore/planning/drawn_networks/joint/network_pass.py), and takes longer on a busy machine.
 _NETWORKS = 20.0
 #: The deadline is this multiple of the longest of the last rounds; how many rounds are remembered.
 _TIMES, _ROUNDS = 10.0, 100
@@ -25,7 +25,7 @@ _DEAR, _TIMES_DEAR = 0.1, 3.0
 class RoundDeadline:
     """Deadline = min(max_seconds, budget + max(_LEAST + pods * _PER_POD + classes * _PER_CLASS, multiple)).
 
-    With declared networks _NETWORKS more.
+    With networks _NETWORKS more.
     """
 
     def __init__(self, max_seconds: float, budget: float) -> None:
@@ -64,7 +64,7 @@ class RoundDeadline:
         Args:
             pods, classes: how many it has.
             namespaces: those of its pods.
-            networks: whether it may have pods of declared networks.
+            networks: whether it may have pods of networks.
         """
         if not self._rounds:
             return self._max_seconds

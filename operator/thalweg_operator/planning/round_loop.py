@@ -163,7 +163,7 @@ class RoundLoop:
         self._what_helps = WhatHelps(cluster, ledger)
         #: A pod of each class that the last rounds had no node for.
         self._left: Mapping[PodClass, Pod] = {}
-        #: The policy of waiting pods that declared networks decide, by key.
+        #: The policy of waiting pods that networks decide, by key.
         self._network_of: Mapping[str, str] = {}
         #: uids of pods that the next round has to plan: others may be evicted for them.
         self._retried: frozenset[str] = frozenset()
@@ -335,7 +335,7 @@ class RoundLoop:
         self._worker_in_sync, self._restart_seconds = True, self._clock() - began
 
     def _planned_with(self, pod: Pod) -> Hashable:
-        """Equal for pods that are planned together: a declared network counts all pods of its policy."""
+        """Equal for pods that are planned together: a network counts all pods of its policy."""
         network = self._network_of.get(pod.key)
         return self._quarantine.class_key(pod) if network is None else ("network", network)
 
@@ -450,7 +450,7 @@ class RoundLoop:
     def _may_rest(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> Iterator[Pod]:
         """The pods that the round left, and that no placement of another pod gives a node.
 
-        A declared network counts all pods of its policy, so these are planned together.
+        A network counts all pods of its policy, so these are planned together.
         """
         if self._what_helps.anyone_moves:
             return

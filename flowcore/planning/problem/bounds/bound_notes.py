@@ -37,7 +37,7 @@ _CLAUSES = {
     BoundNote.RULES: "rules between pods as capacities of domains only",
     BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
-    BoundNote.NETWORKS: "each declared network as if it were alone, and other pods as if networks left them all room",
+    BoundNote.NETWORKS: "each network solved as a whole as if alone, and other pods as if it left them all room",
     BoundNote.RUNNING_PODS: (
         "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
     ),
