@@ -56,7 +56,9 @@ class CompileNetworks(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """The same pods under these policies."""
+        problem.charge(())
         compiled = with_network_rules(problem.policies, problem.snapshot, problem.models)
+        problem.charge([pod for pod in problem.snapshot.pending if pod.policy in compiled])
         return problem.with_policies(compiled, {NoCosts.name: NoCosts()}) if compiled else problem
 
 

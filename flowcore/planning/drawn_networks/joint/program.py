@@ -91,28 +91,23 @@ def _why_none(graph: Graph, free: Int64s, seconds: float, seed: int) -> NetworkR
         return NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
     flows = stated.solution(solved.values, 0).flows
     met = {arc: int(flows[arc]) for arc in np.nonzero(graph.minimums)[0].tolist()}
-    return NetworkRefused(shortage(graph, met, solved.values[stated.stranded].astype(np.int64)))
+    return NetworkRefused(shortage(graph, met))
 
 
 class _Statement:
-    """The program of all ways.
-
-    Attributes:
-        stranded: columns for pods that have no way, one for each of the pods; empty where nothing may be lacking.
-    """
+    """The program of all ways."""
 
     def __init__(self, graph: Graph, free: Int64s, *, elastic: bool = False) -> None:
         """The program.
 
         Args:
-            elastic: whether what is lacking is all that costs, and any of it may be.
+            elastic: whether what minimums lack is all that costs, and any of it may be lacking.
         """
         self._graph, self._free, self._elastic = graph, free, elastic
         self._costs: list[float] = []
         self._upper: list[float] = []
         self._rows: list[tuple[float, float]] = []
         self._terms: list[tuple[int, int, int]] = []
-        self.stranded: list[int] = []
         self._waiting: list[list[int]] = []
         #: The columns of units that enter an arc, come to a vertex as some pods and go on from there, and are placed.
         self._entering: list[list[int]] = [[] for _ in graph.arcs]
@@ -193,10 +188,7 @@ class _Statement:
         """All pods go somewhere, and what comes to an aggregator goes on."""
         graph = self._graph
         for kind, supply in enumerate(graph.supplies):
-            if self._elastic:
-                self.stranded.append(self._add_column(1.0, float(supply.count)))
-            gone = self._gone.get((kind, kind), [])
-            self._add_row(supply.count, supply.count, (gone, 1), (self.stranded[kind:], 1))
+            self._add_row(supply.count, supply.count, (self._gone.get((kind, kind), []), 1))
         for vertex in range(graph.unscheduled + 1, len(graph.names)):
             for kind in _kinds(graph.reached_by[vertex]) if graph.nodes[vertex] < 0 else ():
                 come, gone = self._come.get((vertex, kind), []), self._gone.get((vertex, kind), [])

@@ -91,21 +91,17 @@ def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
 
 
 def _shortage(graph: Graph, limits: Int64s) -> str:
-    """What keeps all flows out: the least that minimums must be lowered by, or the pods that have no way."""
-    ends, binding, pods = _ends(graph), np.nonzero(graph.minimums)[0], np.arange(len(graph.supplies))
-    counts = np.array([each.count for each in graph.supplies], dtype=np.int64)
+    """What keeps all flows out: the least that minimums must be lowered by."""
+    ends, binding = _ends(graph), np.nonzero(graph.minimums)[0]
     free_of_charge = np.zeros(len(ends), dtype=np.int64)
     rest = graph.tails, ends, graph.maximums - graph.minimums, free_of_charge
     wanted = graph.tails[binding], ends[binding], graph.minimums[binding], free_of_charge[binding] - 1
-    stranded = pods, np.full(len(pods), _sink(graph)), counts, np.ones(len(pods), dtype=np.int64)
     to_sink = _arcs_to_sink(graph, limits, [each.prices * 0 for each in graph.supplies])
-    solution = solve(_flow_network(wanted, stranded, rest, to_sink, supplies=_supplies(graph)))
+    solution = solve(_flow_network(wanted, rest, to_sink, supplies=_supplies(graph)))
     if solution.flows is None:
         return f"the solver found no flow through it: {solution.status}"
-    met = solution.flows[: len(binding)]
-    without_way = solution.flows[len(binding) : len(binding) + len(pods)]
-    flows = solution.flows[len(binding) + len(pods) :][: len(ends)]
-    return shortage(graph, {arc: int(met[row] + flows[arc]) for row, arc in enumerate(binding.tolist())}, without_way)
+    met, flows = solution.flows[: len(binding)], solution.flows[len(binding) :]
+    return shortage(graph, {arc: int(met[row] + flows[arc]) for row, arc in enumerate(binding.tolist())})
 
 
 #: Arcs as arrays: tails, heads, capacities, costs.

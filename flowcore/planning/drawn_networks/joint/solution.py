@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -110,21 +110,15 @@ def _demand(holds: bool, graph: Graph, problem: str) -> None:  # noqa: FBT001 - 
         raise NetworkRefused(f"the solver's flow through {len(graph.tails)} arcs {problem}")
 
 
-def shortage(graph: Graph, flows: Mapping[int, int], without_way: Sequence[int] | Int64s) -> str:
-    """Why no flow is possible, as a clause.
+def shortage(graph: Graph, flows: Mapping[int, int]) -> str:
+    """Why no flow is possible, as a clause: pods may always wait, so minimums lack something.
 
     Args:
         flows: of arcs with a minimum, how much flow they get where as little as possible is lacking.
-        without_way: of each of the pods, how many cannot be sent anywhere then.
     """
     reasons = [
         f"arc {graph.arc_name(arc)} needs at least {graph.minimums[arc]} and gets {flow} where least is lacking"
         for arc, flow in flows.items()
         if flow < graph.minimums[arc]
-    ]
-    reasons += [
-        f"{count} of the pods {supply.name} can go nowhere, not even to UNSCHEDULED"
-        for supply, count in zip(graph.supplies, without_way, strict=True)
-        if count > 0
     ]
     return "; ".join(reasons[:_LISTED]) + (f" and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else "")
