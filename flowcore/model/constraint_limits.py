@@ -13,14 +13,16 @@ import msgspec
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.default_spread import with_default_spread
 from flowcore.model.inter_pod_constraints import (
+    EACH_NODE,
     HOSTNAME,
     AllowedNodes,
     CountPrice,
     InterPodConstraints,
     MaxPerDomain,
+    MinPerDomain,
     NodePrice,
 )
-from flowcore.model.networks import NetworkRules
+from flowcore.model.networks import LimitedArc, NetworkRules
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
@@ -76,6 +78,11 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
                 for arc in arcs
                 if arc.maximum is not None
             ),
+            *(
+                MaxPerDomain(arc.name, EACH_NODE, arc.selectors, rules.namespaces, 0, arc.closed)
+                for arc in arcs
+                if arc.closed
+            ),
         ),
         allowed_nodes=(*constraints.allowed_nodes, *allowed),
         node_prices=tuple(dict.fromkeys(NodePrice(way.nodes, way.cost, way.part, way.weight) for way in leading)),
@@ -84,8 +91,17 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
             for arc in arcs
             if len(arc.segments) > 1
         ),
+        minimums=tuple(filter(None, (minimum_of(arc, rules) for arc in arcs))),
         waiting_cost=min((cost for selector, cost in rules.waiting if selector.matches(labels)), default=0),
     )
+
+
+def minimum_of(arc: LimitedArc, rules: NetworkRules) -> MinPerDomain | None:
+    """What an arc of a network must have; None: nothing."""
+    if arc.minimum <= arc.whole_or_none:
+        return None
+    pods = arc.selectors, rules.namespaces
+    return MinPerDomain(arc.name, arc.topology_key, *pods, arc.minimum, arc.whole_or_none, arc.nodes)
 
 
 def _with_constraints(signature: PodSignature, constraints: InterPodConstraints) -> PodSignature:

@@ -137,6 +137,23 @@ class CountPrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     nodes: tuple[NodeSelectorTerm, ...] = ()
 
 
+class MinPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """At least so many pods in each domain, else no pod of the policy is placed; a description as in ``MaxPerDomain``.
+
+    Attributes:
+        arc: of the network, for people.
+        or_none: none is enough too: a domain gets no pod, or has at least so many.
+    """
+
+    arc: str
+    topology_key: str
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+    min_pods: int
+    or_none: bool
+    nodes: tuple[NodeSelectorTerm, ...] = ()
+
+
 class KindPenalty(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod costs beside pods of one kind of workload of its policy (model/workload_kinds.py).
 
@@ -162,6 +179,7 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
         limits, allowed_nodes: required by the policy that governs the pod; unknown to kube-scheduler.
         kind, penalties: its kind of workload and what the policy says of its neighbours: costs read them, no filter.
         node_prices, count_prices: what the ways of the policy's network cost.
+        minimums: of arcs of that network which the pod may pass.
         waiting_cost: what the pod costs beside its price while it waits.
         contradiction: why the constraints of that policy rule the pod out on every node, "": they do not.
     """
@@ -181,6 +199,7 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
     penalties: tuple[KindPenalty, ...] = ()
     node_prices: tuple[NodePrice, ...] = ()
     count_prices: tuple[CountPrice, ...] = ()
+    minimums: tuple[MinPerDomain, ...] = ()
     waiting_cost: int = 0
 
     @property

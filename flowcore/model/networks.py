@@ -161,6 +161,8 @@ class LimitedArc(msgspec.Struct, frozen=True):
         selectors: pods whose units pass it, those that run too.
         maximum: of units; None: any number.
         segments: of its cost; the first one alone is a part of what ways cost.
+        minimum: of units, in each domain; in place of it none where ``whole_or_none``.
+        closed: nodes in whose domains it takes none in this round.
     """
 
     name: str
@@ -169,6 +171,9 @@ class LimitedArc(msgspec.Struct, frozen=True):
     selectors: tuple[LabelSelector, ...]
     maximum: int | None
     segments: tuple[Segment, ...]
+    minimum: int = 0
+    whole_or_none: bool = False
+    closed: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PassedArc(msgspec.Struct, frozen=True):
@@ -196,6 +201,8 @@ class NetworkWay(msgspec.Struct, frozen=True):
         arcs: its limited ones, by number.
         path: all its arcs, in their order.
         ends_nowhere: why it leads to no node of the round, a clause; "": it leads to some.
+        together: how many pods a unit is that passes an arc with a gain, and the topology key in one domain of which
+            they are then.
     """
 
     nodes: NodeSelectorTerm | None
@@ -205,6 +212,7 @@ class NetworkWay(msgspec.Struct, frozen=True):
     arcs: frozenset[int]
     path: tuple[PassedArc, ...]
     ends_nowhere: str = ""
+    together: tuple[int, str] = (1, "")
 
 
 class NetworkRules(msgspec.Struct, frozen=True):
@@ -217,6 +225,7 @@ class NetworkRules(msgspec.Struct, frozen=True):
         arcs: that ways pass.
         waiting: what waiting costs pods beside their prices.
         dearest: what any way costs at most.
+        together: pods of which so many go to one domain of a topology key at once ("": to any nodes), or none.
     """
 
     name: str
@@ -225,3 +234,4 @@ class NetworkRules(msgspec.Struct, frozen=True):
     arcs: tuple[LimitedArc, ...]
     waiting: tuple[tuple[LabelSelector, int], ...]
     dearest: int
+    together: tuple[tuple[LabelSelector, int, str], ...] = ()

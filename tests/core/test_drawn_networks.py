@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
-from support.drawn_flows import DrawnCase, Flows, TooMany, draw_case
+from support.drawn_flows import DrawnCase, Flows, TooMany, draw_case, draw_case_of_single_pods
 from support.model import GI, amounts, node, pod, snapshot
 from support.profiles import examples
 
@@ -104,12 +105,16 @@ def test_only_pods_that_share_an_arc_must_cost_the_same_there() -> None:
 NOWHERE = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "maximum": 0}]}
 
 
-@pytest.mark.parametrize("running", [False, True])
-def test_no_flow_is_better_than_the_plan(*, running: bool) -> None:
+@pytest.mark.parametrize(
+    "drawn",
+    [draw_case, partial(draw_case, running=True), draw_case_of_single_pods],
+    ids=["waiting", "running", "single"],
+)
+def test_no_flow_is_better_than_the_plan(drawn: Callable[[int], DrawnCase]) -> None:
     """And its cost is what the drawing says, no bound is above it, and what cannot be is refused."""
     tried = 0
     for seed in range(examples(60)):
-        case = draw_case(seed, running=running)
+        case = drawn(seed)
         left = {each.pod.uid: each.price for each in planned(case, NOWHERE).unplaced}
         try:
             least = Flows(case, [left[f"t{at}"] for at in range(len(case.pods))]).least_costs()

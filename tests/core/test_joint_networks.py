@@ -128,7 +128,10 @@ def test_pods_that_a_network_leaves_out_though_nodes_have_room() -> None:
             joint([{"to": "row"}], {"name": "row", "over": {"nodeLabel": "row"}, "arcs": [{"to": "Nodes", "gain": 2}]}),
             "no node has the label row, which aggregator row is over",
         ),
-        (joint([{"to": "Unscheduled"}]), "what its arcs lead to, such as all, has no way to any node"),
+        (
+            joint([{"to": "lost", "gain": 2}], {"name": "lost", "arcs": [{"to": "Unscheduled"}]}),
+            "what its arcs lead to, such as all, has no way to any node",
+        ),
     ],
 )
 def test_pods_that_a_network_leads_nowhere_are_told_why(network: Mapping[str, Any], told: str) -> None:

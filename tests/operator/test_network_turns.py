@@ -1,4 +1,4 @@
-"""Networks that take long have rounds of their own, and others wait for no more than one of these."""
+"""Declared networks that take long have rounds of their own, and others wait for no more than one of these."""
 
 from __future__ import annotations
 

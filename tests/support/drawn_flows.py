@@ -72,6 +72,48 @@ def draw_case(seed: int, *, running: bool = False) -> DrawnCase:
     )
 
 
+def draw_case_of_single_pods(seed: int) -> DrawnCase:
+    """Three kinds of pods that each have one way to a node; most arcs have a minimum, a maximum or rising costs."""
+    choose = random.Random(seed)
+    nodes = {f"m{at}": {"rack": choose.choice("rs"), "pool": choose.choice("xy")} for at in range(choose.randint(2, 3))}
+    nodes = {name: {"kubernetes.io/hostname": name, **labels} for name, labels in nodes.items()}
+    over = {"rack": {"nodeLabel": "rack"}, "x": {"nodeSelector": {"matchLabels": {"pool": "x"}}}, "any": {}}
+    ends = {"rack": "Nodes", "x": "Nodes", "any": choose.choice(["rack", "Nodes", "x"])}
+    aggregators = [{"name": name, "over": over[name], "arcs": [_limited(choose, end)]} for name, end in ends.items()]
+    arcs = [
+        {"from": {"podSelector": _matching(app)}, **_limited(choose, end)}
+        for app in "abc"
+        for end in choose.choice([["rack"], ["x"], ["any"], ["Nodes"], ["m0"], ["m0", "m1"]])
+    ]
+    if choose.random() < 0.3:
+        arcs.append({"from": {"podSelector": _matching("a")}, "to": "Unscheduled", "cost": 50_000})
+    led_to = {arc["to"] for arc in arcs}
+    led_to |= {ends["any"]} if "any" in led_to else set()
+    runs = [({"app": choose.choice("abc")}, choose.choice(list(nodes))) for _ in range(choose.choice([0, 0, 1, 2]))]
+    return DrawnCase(
+        {"aggregators": [each for each in aggregators if each["name"] in led_to], "arcs": arcs},
+        nodes,
+        {name: choose.choice([1000, 2000, 3000]) for name in nodes},
+        [({"app": choose.choice("abc")}, choose.choice([1000, 1000, 2000])) for _ in range(choose.randint(2, 5))],
+        runs,
+    )
+
+
+def _limited(choose: random.Random, end: str) -> dict[str, Any]:
+    arc: dict[str, Any] = {"to": end}
+    if choose.random() < 0.5:
+        arc["minimum"], arc["wholeOrNone"] = choose.randint(1, 3), choose.random() < 0.5
+    if choose.random() < 0.4:
+        arc["maximum"] = max(arc.get("minimum", 1), choose.randint(1, 4))
+    kind = choose.random()
+    if kind < 0.3:
+        arc["cost"] = choose.choice([0, 10, 90_000, 150_000])
+    elif kind < 0.6:
+        first, then = choose.choice([0, 5]), choose.choice([10, 60_000, 120_000])
+        arc["cost"] = [{"upTo": choose.randint(1, 2), "each": first}, {"each": then}]
+    return arc
+
+
 _OVER: list[dict[str, Any]] = [
     {}, {"nodeLabel": "rack"}, {"nodeLabel": "rack"}, {"nodeSelector": {"matchLabels": {"pool": "x"}}},
     {"podSelector": {"matchLabels": {"app": "a"}}}, {"nodeLabel": "kubernetes.io/hostname"},

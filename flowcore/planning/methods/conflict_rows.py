@@ -8,7 +8,7 @@ column says of a class and a domain whether it has any; where a rule binds all w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,6 +25,7 @@ from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import UNLIMITED, remaining
 from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.round_constraints.rising_price import Minimum
 from flowcore.rules.topology.spread import Spread
 
 
@@ -68,6 +69,11 @@ class _Rows:
         self._costs.append(cost)
         self._values.append(value)
         return len(self._program.costs) + len(self._most) - 1
+
+    @property
+    def dearest(self) -> float:
+        """More than the program costs before, whatever its columns are."""
+        return 1.0 + float(np.maximum(self._program.costs, 0.0) @ self._program.variable_upper)
 
     def pods(self, columns: Int64s) -> float:
         """The most pods that some columns of pairs stand for."""
@@ -210,7 +216,11 @@ def _add_rising(rows: _Rows, pairs: Pairs, demands: Sequence[Demand], capacity: 
         raising = [index for index in present if counter in demands[index].constraints.increments]
         columns = np.nonzero(np.isin(pairs.classes, raising))[0]
         counted = columns[counter.counted_nodes[pairs.places[columns]]]
-        for domain, inside in rows.by_domain(counted, counter.domains).items():
+        by_domain = rows.by_domain(counted, counter.domains)
+        if isinstance(price, Minimum):
+            _add_minimum(rows, price, by_domain, counts)
+            continue
+        for domain, inside in by_domain.items():
             begun = int(counter.initial[domain])
             for end, rise in zip(price.ends.tolist(), np.diff(price.costs).tolist(), strict=True):
                 # Arcs have what a pod pays as the round begins.
@@ -219,6 +229,33 @@ def _add_rising(rows: _Rows, pairs: Pairs, demands: Sequence[Demand], capacity: 
                     beyond = partial(_beyond, inside, slack)
                     column = rows.add_column(rows.pods(inside) - slack, beyond, float(rise))
                     rows.add([*inside, column], [*np.ones(len(inside)), -1.0], slack)
+
+
+def _add_minimum(rows: _Rows, minimum: Minimum, by_domain: Mapping[int, Int64s], counts: Int64s) -> None:
+    """Domains have enough pods, or lack some at a price; none are enough where the rule says so."""
+    least = minimum.rule.min_pods
+    for domain, inside in by_domain.items():
+        lacking = least - int(counts[domain])
+        if lacking <= 0:
+            continue
+        if not minimum.rule.or_none:
+            lacks = rows.add_column(lacking, partial(_lacks, inside, lacking), rows.dearest)
+            rows.add([*inside, lacks], -np.ones(len(inside) + 1), -lacking)
+        elif counts[domain] == minimum.counter.initial[domain]:
+            begun = rows.add_column(1.0, partial(_is_any, inside))
+            lacks = rows.add_column(lacking, partial(_lacks_if_any, inside, lacking), rows.dearest)
+            rows.add([*inside, begun], [*np.ones(len(inside)), -rows.pods(inside)], 0.0)
+            rows.add([*inside, lacks, begun], [*-np.ones(len(inside) + 1), lacking], 0.0)
+
+
+def _lacks(columns: Int64s, most: int, values: Float64s) -> float:
+    """By how much the sum of some columns is below a number."""
+    return max(0.0, most - float(values[columns].sum()))
+
+
+def _lacks_if_any(columns: Int64s, most: int, values: Float64s) -> float:
+    """The same; nothing where all of them are 0."""
+    return _lacks(columns, most, values) if values[columns].any() else 0.0
 
 
 def _beyond(columns: Int64s, slack: int, values: Float64s) -> float:

@@ -202,7 +202,7 @@ def worth_solving(problem: Problem, candidate: Candidate) -> bool:
 
     If the constraints of a demand let in no more of its pods than are placed, no other candidate places more. Where no
     constraint and no port is in the way, ``packing`` decides. A plan of all pods may cost more than another one where
-    prices rise with their number, or where several demands share a limit that is reached.
+    prices rise with their number, or where several demands share a limit that is reached. A minimum may lack pods.
     """
     rises = any(demand.constraints.rising for demand in problem.demands)
     if not rises and not (problem.not_packable & ~problem.immovable).any():
@@ -210,6 +210,8 @@ def worth_solving(problem: Problem, candidate: Candidate) -> bool:
     if sum(np.count_nonzero(demand.counts) for demand in problem.demands) > _MOST_PAIRS:
         return False
     remaining = unplaced_counts(candidate.commits, problem.demands)
+    if problem.objective.lacking(candidate.commits):
+        return True
     if not any(remaining):
         return rises or _shares_full_domain(problem, candidate)
     return any(

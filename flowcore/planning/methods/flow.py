@@ -241,8 +241,8 @@ def _room_of_nodes(supplies: Sequence[FlowSupply], capacity: Plan) -> Int64s:
 
 
 def _rising_of_nodes(supplies: Sequence[FlowSupply]) -> list[RisingPrice]:
-    """Prices that rise with the pods of single nodes, and that all of them pay."""
-    first = supplies[0].demand.constraints.rising
+    """Prices that rise with the pods of single nodes, and that all of them pay; where none are enough, none rises."""
+    first = [each for each in supplies[0].demand.constraints.rising if each.rises]
     everybody = [set(each.demand.constraints.rising) for each in supplies]
     return [each for each in first if each.counter.domains.are_single_nodes and all(each in its for its in everybody)]
 
@@ -250,8 +250,8 @@ def _rising_of_nodes(supplies: Sequence[FlowSupply]) -> list[RisingPrice]:
 def _risen(price: RisingPrice, counts: Int64s, nodes: Int64s, widths: Int64s) -> Int64s:
     """int64[M, K]: by how much more pods cost on average in a row of slot levels than as the round begins."""
     codes = price.counter.domains.codes[nodes, np.newaxis]
-    levels = price.of_all(counts[codes] + np.concatenate([[0], np.cumsum(widths)]))
-    rises = np.diff(levels, axis=1) // widths - price.next_pod(price.counter.initial[codes])
+    levels = price.beside_arcs(codes, counts[codes] + np.concatenate([[0], np.cumsum(widths)]))
+    rises = np.diff(levels, axis=1) // widths
     return np.where(codes < price.counter.domains.count, rises, 0)
 
 

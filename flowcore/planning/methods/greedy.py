@@ -22,7 +22,7 @@ from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import Minimum, RisingPrice
 
 #: With at most this many domains the cheapest node of each is looked for; with more, the cheapest nodes of all.
 _FEW_DOMAINS = 64
@@ -189,7 +189,10 @@ class CandidateNodes:
             most = min(remaining, at_once, self._until_dearer())
             self._update_soft_cost()
             allowed = domain_counts.allowed(constraints) if constraints.constrained else None
-            if self._packed and allowed is not None:
+            for price in constraints.rising:
+                if isinstance(price, Minimum) and price.rule.or_none:
+                    allowed = self._with_enough(price, remaining, allowed)
+            if self._packed and allowed is not None and constraints.constrained:
                 allowed = self._fewest_blocked_domains(remaining, allowed)
             if domain_counts.is_first_pod(constraints):
                 # The first of a group decides where the others go.
@@ -214,6 +217,13 @@ class CandidateNodes:
             remaining -= sum(pods for _, pods in placed)
             self._placed += sum(pods for _, pods in placed)
         return sequence
+
+    def _with_enough(self, minimum: Minimum, count: int, allowed: Bools | None) -> Bools:
+        """bool[N]: nodes in whose domains enough pods are, or may come of ``count``."""
+        codes, room = minimum.counter.domains, self._capacity.max_pods(self._demand)
+        coming = np.minimum(codes.totals(room if allowed is None else np.where(allowed, room, 0)), count)
+        begun = minimum.may_begin(self._capacity.domain_counts.of(minimum.counter), coming)[codes.codes]
+        return begun if allowed is None else allowed & begun
 
     def _until_dearer(self) -> int:
         """How many pods may come before a price rises with their number; of nodes by themselves slots say it."""
@@ -455,5 +465,5 @@ class CandidateNodes:
 
 
 def _is_of_nodes(price: RisingPrice) -> bool:
-    """Whether it rises with the pods of one node."""
-    return price.counter.domains.are_single_nodes
+    """Whether it rises with the pods of one node, and never falls."""
+    return price.counter.domains.are_single_nodes and price.rises

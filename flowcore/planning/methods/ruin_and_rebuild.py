@@ -331,8 +331,7 @@ class RuinAndRebuild:
         more = np.zeros(len(domains), dtype=np.int64)
         np.add.at(more, place, counts[counted])
         now = self._plan.domain_counts.of(counter)[domains]
-        first = rising.next_pod(counter.initial[domains])
-        return int((rising.of_all(now) - rising.of_all(now - more) - first * more).sum())
+        return int((rising.beside_arcs(domains, now) - rising.beside_arcs(domains, now - more)).sum())
 
 
 def _movable(problem: Problem) -> Bools:

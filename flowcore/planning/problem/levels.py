@@ -95,13 +95,18 @@ def key_of(problem: Problem, candidate: Candidate) -> PlanKey:
 
 
 def _at_levels(problem: Problem, candidate: Candidate) -> tuple[AtLevel, ...]:
-    """What a candidate leaves at each level, the highest first."""
+    """What a candidate leaves at each level, the highest first; what a minimum lacks is more than all pods there."""
     waiting = dict.fromkeys(sorted({demand.level for demand in problem.demands}, reverse=True), 0)
     strays = waiting.copy()
     for demand, places in zip(problem.demands, waiting_places(problem, candidate), strict=True):
         waiting[demand.level] += int(demand.worth[places].sum())
     for level, count in _strays(problem, candidate).items():
         strays[level] += count
+    for minimum, _, lacking in problem.objective.lacking(candidate.commits):
+        asking = [each for each in problem.demands if minimum in each.constraints.rising]
+        level = max(demand.level for demand in asking)
+        most = sum(int(demand.worth.sum()) for demand in problem.demands if demand.level == level)
+        waiting[level] += int(lacking.sum()) * (1 + most)
     return tuple(map(AtLevel, waiting.values(), strays.values()))
 
 

@@ -8,6 +8,7 @@
          + sum over placed pods of how much dearer arcs of networks are, whose price rises with the pods in a domain
          + sum over placed pods of how much dearer is what its claims get than what its node had as the round begins
          + sum over pending pods of the price of leaving it
+         + what each pod costs that a minimum of a network lacks: more than all else
 
 The order of commits is no part of it, but for pods with claims: they get devices and volumes in this order. Pods are
 priced alike if they share a cost model and its weights; each such set has its own potential, over what runs and its own
@@ -28,7 +29,7 @@ from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
-from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import LACK, Minimum, RisingPrice
 
 
 class Objective:
@@ -48,6 +49,7 @@ class Objective:
         for index, demand in enumerate(demands):
             for rising in demand.constraints.rising:
                 self._rising.setdefault(rising, []).append(index)
+        self._minimums = [each for each in self._rising if isinstance(each, Minimum)]
         #: Demands whose pods these counters count.
         self._raising: dict[DomainCounter, list[int]] = {rising.counter: [] for rising in self._rising}
         for index, demand in enumerate(demands) if self._rising else ():
@@ -65,7 +67,27 @@ class Objective:
         waiting = sum(
             int(demand.prices_of_last(count).sum()) for demand, count in zip(self._demands, remaining, strict=True)
         )
-        return self.placed(commits) + waiting
+        return self.placed(commits) + self.shortage(commits) + waiting
+
+    def lacking(self, commits: Sequence[Commit]) -> list[tuple[Minimum, Int64s, Int64s]]:
+        """Minimums that a plan does not meet, with int64[D] pods in their domains, and int64[D] how many these lack."""
+        if not self._minimums:
+            return []
+        demand, node, count = _columns(commits)
+        unmet = []
+        for minimum in self._minimums:
+            counter = minimum.counter
+            rows = np.isin(demand, self._raising[counter]) & counter.counted_nodes[node]
+            counts = counter.initial.copy()
+            np.add.at(counts, counter.domains.codes[node[rows]], count[rows])
+            lacking = minimum.lacking(counts)
+            if lacking.any():
+                unmet.append((minimum, counts[:-1], lacking))
+        return unmet
+
+    def shortage(self, commits: Sequence[Commit]) -> int:
+        """What the pods cost that minimums lack."""
+        return LACK * sum(int(lacking.sum()) for *_, lacking in self.lacking(commits))
 
     def placed(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods."""
@@ -134,7 +156,7 @@ class Objective:
         present = set(demand.tolist())
         for rising, payers in self._rising.items():
             counter = rising.counter
-            if present.isdisjoint(payers):
+            if present.isdisjoint(payers) or isinstance(rising, Minimum):
                 continue
             pays = np.isin(demand, payers) & counter.counted_nodes[node]
             if not pays.any():
@@ -148,8 +170,7 @@ class Objective:
             turn = np.empty(len(domains), dtype=np.int64)
             starts = np.searchsorted(domains[order], domains[order])
             turn[order] = np.arange(len(domains)) - starts
-            first = rising.next_pod(counter.initial)[domains]
-            yield places.tolist(), rising.next_pod(before[domains] + turn) - first
+            yield places.tolist(), rising.next_pod(before[domains] + turn) - rising.in_arcs[domains]
 
     def _claims_cost(self, commits: Sequence[Commit]) -> int:
         return sum(price * commits[place].count for place, price in self._claim_prices(commits).items())

@@ -271,14 +271,14 @@ class Problem:
     # --- candidates ---
 
     def cost(self, commits: Sequence[Commit], admitted: Bools) -> int:
-        """Cost of a plan: the prices of its placements, and of every pod that it leaves pending."""
+        """Cost of a plan: the prices of its placements and of all pods that it leaves, and what minimums lack."""
         placed = placed_counts(commits, len(self.demands))
         pending = sum(
             int(demand.prices.sum())
             - int(demand.prices[self.atomic_groups.placement_order(index, admitted)[:count]].sum())
             for index, (demand, count) in enumerate(zip(self.demands, placed, strict=True))
         )
-        return self.objective.placed(commits) + pending
+        return self.objective.placed(commits) + self.objective.shortage(commits) + pending
 
     def candidate(
         self, method: str, commits: Sequence[Commit], capacity: Plan, admitted: Bools | None = None

@@ -1,7 +1,7 @@
 """Pods that wait for as long as that costs less than every node that has room (``unscheduled.waitForCheaperNode``).
 
 A plan is settled if no such pod, and no group with such pods, costs more on its nodes than left pending, all others
-being where they are.
+being where they are, and no domain has fewer pods than are worth anything.
 """
 
 from __future__ import annotations
@@ -197,6 +197,22 @@ def _without(problem: Problem, candidate: Candidate, group: int) -> Candidate:
     commits, capacity = replay(problem, savings.commits(candidate.commits))
     without = problem.candidate(candidate.method, commits, capacity, admitted)
     return replace(without, demands=candidate.demands, decided=candidate.decided, held=candidate.held)
+
+
+def without_partial(problem: Problem, candidate: Candidate) -> Candidate:
+    """A candidate without groups, without pods in domains that have none or enough, and have too few."""
+    while True:
+        short = [each for each in problem.objective.lacking(candidate.commits) if each[0].rule.or_none]
+        if not short:
+            return candidate
+        minimum, _, lacks = short[0]
+        domains, counter = np.append(lacks > 0, [False])[minimum.counter.domains.codes], minimum.counter
+        kept = [
+            commit
+            for commit in candidate.commits
+            if not domains[commit.node] or counter not in problem.demands[commit.demand].constraints.increments
+        ]
+        candidate = problem.candidate(candidate.method, *replay(problem, kept))
 
 
 def replay(problem: Problem, commits: Sequence[Commit]) -> tuple[list[Commit], Plan]:

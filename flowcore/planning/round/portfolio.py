@@ -38,7 +38,7 @@ from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.waiting import lacking
+from flowcore.planning.problem.waiting import lacking, without_partial
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
@@ -422,6 +422,7 @@ class Portfolio:
 
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is better than the best so far."""
+        candidate = without_partial(self._problem, candidate)
         if key_of(self._problem, candidate) < key_of(self._problem, self.best):
             self.improved_by.add(candidate.method)
             self.best = candidate

@@ -16,6 +16,8 @@ from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.drawn_networks.compile_networks import CompileNetworks
 from flowcore.planning.drawn_networks.joint.network_pass import SolveNetworks
+from flowcore.planning.drawn_networks.pods_together import FormNetworkGangs
+from flowcore.planning.drawn_networks.unmet_minimums import NOTHING_UNMET, RefuseNetworks, Unmet
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.gangs.claim_gangs import FormClaimGangs
@@ -106,11 +108,17 @@ class Round:
         charge: Charge = not_charged,
         without: frozenset[str] = frozenset(),
         say: Say = unguarded,
+        unmet: Unmet = NOTHING_UNMET,
     ) -> None:
         """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for.
 
         ``without``: names of methods that do not run (``methods.table``). ``say``: computes each part of what is said.
+        ``unmet``: what networks must have and did not get in earlier plans of the round.
         """
+        self._unmet = unmet
+        self._again = partial(
+            Round, snapshot, policies, models, cache=cache, seed=seed, charge=charge, without=without, say=say
+        )
         snapshot, now = with_resizes(without_gangs_before_room(snapshot)), snapshot.now
         preemption = Preemption(lambda pod: may_preempt(pod, policies[pod.policy], now), _passing_without_devices)
         self._columns = with_columns(snapshot, charge, preemption)
@@ -119,12 +127,14 @@ class Round:
             cache.follow_columns(self._columns.begun, snapshot)
         self._replacements = PlaceReplacements(_first_left)
         self._passes = (
-            CompileNetworks(),
+            CompileNetworks(unmet.closed),
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
+            FormNetworkGangs(),
             FormClaimGangs(),
             KeepQueueLimits(),
+            RefuseNetworks(unmet),
             self._replacements,
             SolveNetworks(seed),
             RestrictToGangDomains(),
@@ -179,6 +189,10 @@ class Round:
             return False
         self._steps += 1
         return True
+
+    def bound_by(self, bound: int) -> None:
+        """Takes over what no plan costs less than, of a problem in which more was open."""
+        self._bound_before = bound
 
     @property
     def improved_by(self) -> set[str]:
@@ -357,8 +371,16 @@ class Round:
         return [*self._portfolio.relaxed, *admission, *self._relaxed_before]
 
     def result(self) -> RoundResult:
-        """The best plan so far."""
+        """The best plan so far; where it does not meet what networks must have, the same without them."""
         candidate, bound = self._best_candidate(), self._bound
+        unmet = self._unmet.beside(self._problem, candidate.commits)
+        if unmet is not None:
+            again = self._again(unmet=unmet)
+            again.bound_by(bound)
+            for _ in range(min(self._steps, DEFAULT_STEPS)):
+                if not again.step():
+                    break
+            return again.result()
         portfolio, relaxed, say = self._portfolio, self._relaxed, self._problem.say
         if self._bounding is not None and bound < candidate.cost:
             by_gangs = partial(self._bounding.bound_by, portfolio.relaxed)

@@ -29,9 +29,9 @@ REPLACEMENT: Final = "Replacement"
 QUEUE_LIMIT: Final = "QueueLimit"
 #: Its room goes to a pod of a higher priority.
 ROOM_TAKEN: Final = "RoomTaken"
-#: The network that the pod's policy or its cost model drew is not solved, or does not know what the pod demands.
+#: The network that the pod's cost model declared is not solved, or does not know what the pod demands.
 NETWORK_REFUSED: Final = "NetworkRefused"
-#: The network that the pod's policy or its cost model drew leads it to no node that has room, or leaving it is cheaper.
+#: The network that the pod's cost model declared leads it to no node that has room, or leaving it is cheaper.
 NETWORK_UNSCHEDULED: Final = "NetworkUnscheduled"
 
 #: Waiting costs less than every node that has room, and the pod's policy waits then.

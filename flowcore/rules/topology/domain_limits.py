@@ -15,7 +15,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.node_matching import any_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
-from flowcore.model.inter_pod_constraints import EACH_NODE, CountPrice, MaxPerDomain
+from flowcore.model.inter_pod_constraints import EACH_NODE, CountPrice, MaxPerDomain, MinPerDomain
 from flowcore.model.pod_index import ConstraintMatch, PodSignature
 from flowcore.model.selectors import Labels
 from flowcore.rules.topology.counters import DomainCounter
@@ -86,12 +86,16 @@ class Cap:
         return most
 
 
-def limit_match(limit: MaxPerDomain | CountPrice) -> ConstraintMatch:
-    """The pods that a limit, or a price by their number, counts."""
+#: Rules that count pods of a description in domains.
+Counting = MaxPerDomain | CountPrice | MinPerDomain
+
+
+def limit_match(limit: Counting) -> ConstraintMatch:
+    """The pods that such a rule counts."""
     return ConstraintMatch(limit.selectors, limit.namespaces)
 
 
-def domains_of_limit(limit: MaxPerDomain | CountPrice, table: NodeTable) -> Domains:
+def domains_of_limit(limit: Counting, table: NodeTable) -> Domains:
     """The domains in which a limit counts, with numbers of the table."""
     key = limit.topology_key
     if key == EACH_NODE:

@@ -50,8 +50,7 @@ from flowcore.rules.topology.round_constraints.waves import waves_of
 
 #: Arcs that all drawings of a round have together: they are drawn in about a second.
 _MOST_DRAWN = 200_000
-#: CP-SAT's deterministic time for all networks of a round together, roughly half of the CPU seconds that it takes. A
-#: network that is solved again has half as much each time.
+#: CP-SAT's deterministic time for all networks of a round, as often as each is solved: roughly seconds.
 _SECONDS = 2.0
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
@@ -235,8 +234,8 @@ class _PolicyNetwork:
         supplies = [each.supply(capacity) for each in classes]
         graph = self._drawn(waiting, supplies, self._cluster.snapshot(capacity), capacity)
         least: int | None = None
-        for cut in range(_MAX_CUTS):
-            solution = solve_network(graph, capacity.free, seconds=seconds / 2**cut, seed=self._seed)
+        for _ in range(_MAX_CUTS):
+            solution = solve_network(graph, capacity.free, seconds=seconds, seed=self._seed)
             least = self._least(graph, waiting, solution, capacity) if least is None else least
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)

@@ -22,6 +22,7 @@ from flowcore.planning.solvers import LinearProgram, solve_lp, solve_mip
 MOST_WAYS = 10_000
 #: Which part of the time that there is CP-SAT has for finding out why there is no flow.
 _PART_FOR_REASON = 0.25
+
 #: A value of the linear program that is so near to a whole number is taken for it; what comes of it is checked.
 _WHOLE = 1e-6
 

@@ -49,7 +49,7 @@ class Movers(Eligibility):
         self._policies, self._modes = policies, modes
         #: Policies whose pods a network places: none move for gain, and none at all where they are placed as a whole.
         self._drawing = {name for name, policy in policies.items() if policy.network is not None}
-        self._as_a_whole = {name for name in self._drawing if policies[name].network_rules is None}
+        self._as_a_whole = {name for name in self._drawing if not _is_of_single_pods(policies[name])}
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
@@ -236,3 +236,8 @@ class Movers(Eligibility):
             kind = residents.kind_list[number]
             namespaces.setdefault(kind.policy, set()).add(kind.signature.namespace)
         return namespaces
+
+
+def _is_of_single_pods(policy: Policy) -> bool:
+    """Whether a pod may go elsewhere and the policy's network has all that it must."""
+    return policy.network_rules is not None and not any(arc.minimum for arc in policy.network_rules.arcs)

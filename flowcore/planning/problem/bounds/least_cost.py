@@ -19,7 +19,7 @@ from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
-from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import Minimum, RisingPrice
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -168,7 +168,8 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
             if counter in demand.constraints.increments:
                 limited.setdefault(counter, []).append(place)
         for price in demand.constraints.rising:
-            rising.setdefault(price, []).append(place)
+            if not isinstance(price, Minimum):  # what it asks for is left out
+                rising.setdefault(price, []).append(place)
     shared = [
         SharedLimit(tuple(places), ((0, _most_together(counter, [demands[place] for place in places])),))
         for counter, places in limited.items()

@@ -14,7 +14,7 @@ from flowcore.model.inter_pod_constraints import (
     CountPrice,
     InterPodConstraints,
     KindPenalty,
-    MaxPerDomain,
+    MinPerDomain,
     SpreadConstraint,
     WeightedTerm,
 )
@@ -31,10 +31,10 @@ from flowcore.model.selectors import Labels, NodeSelectorTerm
 from flowcore.model.workload_kinds import penalty_match
 from flowcore.rules.topology.affinity import affinity_matches_itself
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
+from flowcore.rules.topology.domain_limits import Cap, Counting, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
-from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import Minimum, RisingPrice
 from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs, needed_labels
 
 
@@ -89,7 +89,7 @@ class _CounterRegistry:
         self._whole = Domains.whole(snapshot.table)
         self._domains: dict[str, Domains] = {EACH_NODE: Domains.single_nodes(snapshot.table)}
         self._partial_domains: dict[tuple[str, tuple[NodeSelectorTerm, ...]], Domains] = {}
-        self._rising: dict[CountPrice, RisingPrice] = {}
+        self._rising: dict[CountPrice | MinPerDomain, RisingPrice] = {}
         self._counters_by_match: dict[PodMatch, dict[tuple[object, ...], DomainCounter]] = {}
         self._match_index: ScopedIndex[PodMatch] = ScopedIndex()
         #: Pods of the round that have an anti-affinity term.
@@ -209,6 +209,10 @@ class _CounterRegistry:
             if price not in self._rising:
                 self._rising[price] = RisingPrice.of(self._limit_counter(price), price.segments)
             own.rising.append(self._rising[price])
+        for minimum in rules.minimums:
+            if minimum not in self._rising:
+                self._rising[minimum] = Minimum.at_least(self._limit_counter(minimum), minimum)
+            own.rising.append(self._rising[minimum])
         for penalty in rules.penalties:
             suffering = kind, cost = _suffering(penalty)
             if cost:
@@ -236,8 +240,8 @@ class _CounterRegistry:
             counted_nodes(constraint),
         )
 
-    def _limit_counter(self, limit: MaxPerDomain | CountPrice) -> DomainCounter:
-        """The counter of a limit, or of a price by numbers of pods: on some nodes, or on all."""
+    def _limit_counter(self, limit: Counting) -> DomainCounter:
+        """The counter of a rule that counts pods: on some nodes, or on all."""
         if not limit.nodes:
             return self._counter(limit_match(limit), limit.topology_key)
         place = limit.topology_key, limit.nodes

@@ -1,4 +1,4 @@
-"""Networks that take long have rounds of their own, so that nobody else waits for them more than they must.
+"""Declared networks that take long have rounds of their own, so that nobody else waits for them more than they must.
 
 A network cannot be planned in parts: its minimums and maximums count all pods of its policy. So its pods are in a round
 together, or in none. While it takes at most ``BOUND`` seconds it is planned with all others. Beyond that:
