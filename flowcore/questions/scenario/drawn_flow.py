@@ -6,8 +6,9 @@ the cheapest of its ways to its node: ways of a pod to one node pass the same li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -22,49 +23,13 @@ from flowcore.model.networks import NODES, CostPart, NetworkSpec, NetworkWay, Pa
 from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
 from flowcore.model.nodes import Node
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import NodeSelectorTerm
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.planning.drawn_networks.compile_networks import NetworkStart, ways_of
 from flowcore.planning.problem.result import SolvedNetwork, Unplaced
+from flowcore.questions.scenario.flow_arcs import FlowArc, together
 
 #: How points begin that the drawing adds for an arc of pods, and what those have that it adds within an arc.
 _OF_PODS, _WITHIN = "arcs[", " from "
-
-
-class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
-    """An arc of a network, or one for each of several nodes that leave the same point, with its flow.
-
-    Attributes:
-        tail: where it begins: pods, a workload, or an aggregator with the value of its label.
-        head: where it ends: an aggregator, a node or a group of nodes, or Unscheduled.
-        flow: units that enter it.
-        minimum: units that must enter it.
-        maximum: units that may enter it; null: any number.
-        gain: units that leave it for each that enters, such as "1/2".
-        price: of the next unit, of several arcs the lowest; null: it differs by the pod, or no further unit may enter.
-            To Unscheduled, and where the policy draws nothing, it is what pods pay, and the average of these.
-        highest_price: the highest of several.
-        state: "full": the flow is the maximum; "over": it is above; "short": it is below the minimum; "": none of
-            these.
-        arcs: how many it stands for, one for each node.
-        full: how many of these are full.
-        whole_or_none: no unit may enter it too, in place of the minimum.
-        from_pods, to_nodes: whether it begins at pods, and ends at nodes.
-    """
-
-    tail: str = msgspec.field(name="from")
-    head: str = msgspec.field(name="to")
-    flow: int
-    minimum: int = 0
-    maximum: int | None = None
-    gain: str = "1"
-    price: int | None = None
-    highest_price: int | None = None
-    state: str = ""
-    arcs: int = 1
-    full: int = 0
-    whole_or_none: bool = False
-    from_pods: bool = False
-    to_nodes: bool = False
 
 
 @dataclass(slots=True)
@@ -74,6 +39,8 @@ class _Row:
     Attributes:
         maximum: None: any number.
         price: of the next unit; None: see ``FlowArc``.
+        parts: the point whose pods pay a part of what nodes cost beside it; "": none.
+        spread: how much more some pods pay than others.
     """
 
     name: str
@@ -87,6 +54,8 @@ class _Row:
     gain: str = "1"
     price: int | None = None
     whole_or_none: bool = False
+    parts: str = ""
+    spread: int = 0
 
     @property
     def state(self) -> str:
@@ -96,16 +65,32 @@ class _Row:
         may_lack = self.whole_or_none and not self.flow
         return "short" if self.flow < self.minimum and not may_lack else ""
 
+    @property
+    def arc(self) -> FlowArc:
+        """For people."""
+        return FlowArc(
+            self.tail,
+            self.head,
+            self.flow,
+            self.minimum,
+            self.maximum,
+            self.gain,
+            self.price,
+            None if self.price is None else self.price + self.spread,
+            self.state,
+            1,
+            int(self.state in ("full", "over")),
+            self.whole_or_none,
+            self.from_pods,
+            self.to_nodes,
+        )
+
     def add(self, arc: Arc, units: int) -> None:
         """Counts a part of the arc, with its limits."""
         most = None if arc.maximum is None else int(arc.maximum)
         self.flow, self.minimum = self.flow + units, self.minimum + int(arc.minimum)
         self.maximum = None if self.maximum is None or most is None else self.maximum + most
         self.gain, self.whole_or_none = str(arc.gain), self.whole_or_none or arc.whole_or_none
-        self.offer(arc, units)
-
-    def offer(self, arc: Arc, units: int) -> None:
-        """Counts what a further unit costs that enters a part of the arc."""
         if arc.maximum is None or units < arc.maximum:
             self.price = int(arc.cost) if self.price is None else min(self.price, int(arc.cost))
 
@@ -140,21 +125,63 @@ def drawn_flow(
         rows, lost = [], 0
         notes.append(refused or f"no pod of policy {policy.name} waits, so its network was not solved")
     if lost:
-        notes.append(f"{counted(lost, 'pod')} with a node on no arc: no way leads there, or none has room")
+        has, is_on = ("has", "is") if lost == 1 else ("have", "are")
+        pods = f"{counted(lost, 'pod')} that {has} a node {is_on} on no arc"
+        notes.append(f"{pods}: no way leads there, or none has room")
+    ends = _ends_of_waiting(policy.network, solved)
+    waiting = _prices_by_start(ends, left)
+    if solved is None:
+        drawn_ends = {_pods(selector.text): cost for selector, cost in sorted(ends, key=itemgetter(1), reverse=True)}
+        rows += [
+            _Row("arcs", start, UNSCHEDULED_NAME, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
+            for start, cost in drawn_ends.items()
+        ]
     # Pods may wait, whether that is drawn or not.
     drawn = (row for row in rows if row.flow or row.name or row.head != UNSCHEDULED_NAME)
-    arcs = _folded(drawn, nodes=nodes)
-    waits = [arc for arc in arcs if arc.from_pods and arc.head == UNSCHEDULED_NAME]
-    if left and not waits:
-        arcs.append(FlowArc("pods", UNSCHEDULED_NAME, len(left), from_pods=True))
-    prices = [each.price for each in left]
-    return [_priced(arc, prices) if arc.from_pods and arc.head == UNSCHEDULED_NAME else arc for arc in arcs], notes
+    arcs = [_priced(arc, waiting) for arc in _folded(drawn, nodes=nodes)]
+    known = {arc.tail for arc in arcs if _waits(arc)}
+    arcs += [
+        _priced(FlowArc(start, UNSCHEDULED_NAME, len(prices), from_pods=True), waiting)
+        for start, prices in waiting.items()
+        if start not in known
+    ]
+    return arcs, notes
 
 
-def _priced(arc: FlowArc, prices: Sequence[int]) -> FlowArc:
-    """An arc to Unscheduled with what the pods pay that wait."""
-    lowest, highest = (min(prices), max(prices)) if prices else (arc.price, arc.highest_price)
-    return msgspec.structs.replace(arc, price=lowest, highest_price=highest)
+# --- pods that wait ---
+
+
+def _ends_of_waiting(spec: NetworkSpec | None, solved: SolvedNetwork | None) -> list[tuple[LabelSelector, int]]:
+    """The pods that have an arc to Unscheduled, and what it costs."""
+    if spec is not None:
+        arcs = (each for each in spec.arcs if each.arc.head == UNSCHEDULED_NAME and not each.tail.runs)
+        return [(each.tail.selector, each.arc.cost.segments[0].cost) for each in arcs]
+    starts = [] if solved is None else [arc.tail for arc in solved.arcs if isinstance(arc.tail, Pods)]
+    return [(_selector(start), 0) for start in starts]
+
+
+def _selector(pods: Pods) -> LabelSelector:
+    return LabelSelector(tuple(Requirement(key, "In", (value,)) for key, value in sorted(pods.labels.items())))
+
+
+def _prices_by_start(ends: Sequence[tuple[LabelSelector, int]], left: Iterable[Unplaced]) -> dict[str, list[int]]:
+    """What pods pay that wait, by the start of the arc that they take: the cheapest that is drawn for them."""
+    prices: dict[str, list[int]] = {}
+    for each in left:
+        own = [end for end in ends if end[0].matches(each.pod.signature.labels)]
+        start = _pods(min(own, key=itemgetter(1))[0].text if own else "")
+        prices.setdefault(start, []).append(each.price)
+    return prices
+
+
+def _waits(arc: FlowArc) -> bool:
+    return arc.from_pods and arc.head == UNSCHEDULED_NAME
+
+
+def _priced(arc: FlowArc, waiting: Mapping[str, Sequence[int]]) -> FlowArc:
+    """An arc of pods to Unscheduled with what those pay that wait; any other as it is."""
+    prices = waiting.get(arc.tail) if _waits(arc) else None
+    return msgspec.structs.replace(arc, price=min(prices), highest_price=max(prices)) if prices else arc
 
 
 # --- networks that were solved as a whole ---
@@ -164,25 +191,59 @@ def _solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[_R
     """What the solver found, without the points that the drawing adds."""
     rows: dict[tuple[str, str, str], _Row] = {}
     within: dict[str, _Row] = {}
+    joints = list[tuple[str, Arc]]()
+    #: What a part of the costs of nodes adds for the pods that come to a point. Where none comes it is unknown.
+    parts: dict[str, list[int]] = {}
+    parted, reached = _arcs_with_parts(spec), _of_waiting(solved)
     for arc, units in zip(solved.arcs, solved.units.tolist(), strict=True):
-        begins_within = spec is not None and isinstance(arc.tail, str) and _WITHIN in arc.tail
-        ends_within = spec is not None and isinstance(arc.head, str) and _WITHIN in arc.head
-        if spec is not None and isinstance(arc.head, str) and arc.head.startswith(_OF_PODS) and not ends_within:
-            continue  # the arc of the pods goes on from there
-        if begins_within:
-            row = within[str(arc.tail)]
-            row.head, row.to_nodes = _name(arc.head), isinstance(arc.head, Node)
-            row.offer(arc, units)
+        tail, head = (end if spec is not None and isinstance(end, str) else "" for end in (arc.tail, arc.head))
+        if _WITHIN in tail:
+            joints.append((tail, arc))
             continue
-        from_pods = not isinstance(arc.tail, str) or (spec is not None and arc.tail.startswith(_OF_PODS))
-        tail, head = _start(spec or NetworkSpec(), arc), _name(arc.head)
-        key = arc.name, tail, head
-        row = rows.setdefault(key, _Row(arc.name, tail, head, from_pods, isinstance(arc.head, Node)))
+        if head.startswith(_OF_PODS) and _WITHIN not in head:  # the arc of the pods goes on from there
+            if isinstance(arc.tail, Pods):
+                parts.setdefault(head, []).append(int(arc.cost))
+            continue
+        from_pods = not isinstance(arc.tail, str) or tail.startswith(_OF_PODS)
+        start, end = _start(spec or NetworkSpec(), arc), _name(arc.head)
+        row = rows.setdefault((arc.name, start, end), _Row(arc.name, start, end, from_pods, isinstance(arc.head, Node)))
         row.add(arc, units)
-        if ends_within:
-            # The parts behind it say what units cost.
-            within[head], row.price = row, None
+        if tail and (tail.startswith(_OF_PODS) or (arc.name in parted and tail not in reached)):
+            row.parts = tail
+        if _WITHIN in head:
+            within[head] = row
+    for tail, arc in joints:
+        # What it says of its units together; its segments say what they cost, and end where it begins.
+        row = within[tail]
+        row.head, row.to_nodes, row.gain = _name(arc.head), isinstance(arc.head, Node), str(arc.gain)
+        row.minimum, row.whole_or_none = int(arc.minimum), arc.whole_or_none
+    for row in rows.values():
+        if row.price is not None and row.parts:
+            pays = parts.get(row.parts)
+            row.price, row.spread = (row.price + min(pays), max(pays) - min(pays)) if pays else (None, 0)
     return rows.values()
+
+
+def _arcs_with_parts(spec: NetworkSpec | None) -> set[str]:
+    """Names of arcs that leave aggregators, and whose units pay a part of what nodes cost."""
+    of_points = () if spec is None else spec.aggregators
+    return {f"{each.name}.arcs[{n}]" for each in of_points for n, arc in enumerate(each.arcs) if arc.cost.part}
+
+
+def _of_waiting(solved: SolvedNetwork) -> set[End]:
+    """The points that waiting pods come to."""
+    onward: dict[End, list[End]] = {}
+    for arc in solved.arcs:
+        if isinstance(arc.tail, str):
+            onward.setdefault(arc.tail, []).append(arc.head)
+    ends = [arc.head for arc in solved.arcs if isinstance(arc.tail, Pods)]
+    reached = set[End]()
+    while ends:
+        end = ends.pop()
+        if end not in reached:
+            reached.add(end)
+            ends += onward.get(end, [])
+    return reached
 
 
 def _start(spec: NetworkSpec, arc: Arc) -> str:
@@ -310,35 +371,14 @@ class _RuleFlow:
 
 def _folded(rows: Iterable[_Row], *, nodes: bool) -> list[FlowArc]:
     """The rows as arcs; of those from one point to nodes one, unless each node is asked for."""
-    folded: dict[tuple[str, str, str, str], list[_Row]] = {}
+    folded: dict[tuple[str, str, str, str], list[FlowArc]] = {}
     for row in rows:
         end = "" if row.to_nodes and not nodes else row.head
-        folded.setdefault((row.name, row.tail, end, row.gain), []).append(row)
-    return [_arc(together) for together in folded.values()]
-
-
-def _arc(rows: Sequence[_Row]) -> FlowArc:
-    first, prices = rows[0], [row.price for row in rows if row.price is not None]
-    states = [row.state for row in rows]
-    full = sum(state in ("full", "over") for state in states)
-    most = [row.maximum for row in rows]
-    state = next((each for each in ("over", "short") if each in states), "full" if full == len(rows) else "")
-    return FlowArc(
-        first.tail,
-        first.head if len(rows) == 1 else counted(len(rows), "node"),
-        sum(row.flow for row in rows),
-        sum(row.minimum for row in rows),
-        None if None in most else sum(each for each in most if each is not None),
-        first.gain,
-        min(prices, default=None),
-        max(prices, default=None),
-        state,
-        len(rows),
-        full,
-        first.whole_or_none,
-        first.from_pods,
-        first.to_nodes,
-    )
+        folded.setdefault((row.name, row.tail, end, row.gain), []).append(row.arc)
+    return [
+        together(arcs, arcs[0].tail, arcs[0].head if len(arcs) == 1 else counted(len(arcs), "node"))
+        for arcs in folded.values()
+    ]
 
 
 def _name(end: End) -> str:

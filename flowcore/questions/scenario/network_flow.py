@@ -10,6 +10,7 @@ import msgspec
 
 from flowcore.costs.network_model import network_models
 from flowcore.model.amount_text import counted, short_amount
+from flowcore.model.errors import ModelError
 from flowcore.model.networks import UNSCHEDULED
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, OBSERVED
@@ -19,7 +20,8 @@ from flowcore.model.volumes import ZONE
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.drawn_flow import FlowArc, drawn_flow
+from flowcore.questions.scenario.drawn_flow import drawn_flow
+from flowcore.questions.scenario.flow_arcs import FlowArc, summed
 from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -39,13 +41,15 @@ class NetworkQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         policy: whose network; "": of each policy whose pods are planned.
         nodes: whether each node has arcs of its own, in networks that policies draw.
+        most: rows of each policy at most: where it has more arcs, some rows stand for several; 0: each arc is one.
     """
 
     policy: str = ""
     nodes: bool = False
+    most: int = 0
 
 
-class PolicyFlow(msgspec.Struct, frozen=True):
+class PolicyFlow(msgspec.Struct, frozen=True, rename="camel"):
     """The network of one policy, and its flow.
 
     Attributes:
@@ -54,7 +58,9 @@ class PolicyFlow(msgspec.Struct, frozen=True):
             from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan.
         placed: pods that wait and that the plan gives a node.
         left: pods that the plan gives none; they go to Unscheduled.
-        arcs: those of the network.
+        arcs: those of the network, in its order; where they are more than is asked for, those that tell most first, and
+            others together.
+        all_arcs: how many the network has.
         notes: what the arcs do not say.
     """
 
@@ -63,6 +69,7 @@ class PolicyFlow(msgspec.Struct, frozen=True):
     placed: int
     left: int
     arcs: list[FlowArc]
+    all_arcs: int = 0
     notes: list[str] = []
 
 
@@ -84,8 +91,11 @@ def answer_network(scenario: Scenario, query: NetworkQuery, context: AnswerConte
     """Plans the waiting pods and follows their flow.
 
     Raises:
+        ModelError: a number is below zero.
         UnknownName: no policy has the name of the query.
     """
+    if query.most < 0:
+        raise ModelError("", f"most {query.most}: give a number from 0 on")
     known = [*sorted(scenario.policies), *({BUILT_IN.name, OBSERVED.name} - scenario.policies.keys())]
     if query.policy and query.policy not in known:
         listed = ", ".join(sorted(known)[:_MAX_NAMES])
@@ -108,14 +118,16 @@ def _policy_flow(
     policy = plan.policies.get(name, BUILT_IN)
     placed = [each for each in plan.result.placements if each.pod.policy == name]
     left = [each for each in plan.result.unplaced if each.pod.policy == name]
-    if policy.draws(network_models(context.models)):
+    is_drawn, notes = policy.draws(network_models(context.models)), list[str]()
+    if is_drawn:
         result = plan.result
         refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
         arcs, notes = drawn_flow(policy, result.networks.get(name), result.after, left, refused, nodes=query.nodes)
-        return PolicyFlow(name, True, len(placed), len(left), arcs, notes)
-    classes = _classes(scenario, [*placed, *left], context)
-    arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
-    return PolicyFlow(name, False, len(placed), len(left), arcs)
+    else:
+        classes = _classes(scenario, [*placed, *left], context)
+        arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
+    rows = summed(arcs, query.most) if query.most else arcs
+    return PolicyFlow(name, is_drawn, len(placed), len(left), rows, len(arcs), notes)
 
 
 def _classes(scenario: Scenario, pods: Iterable[Placement | Unplaced], context: AnswerContext) -> dict[str, str]:
