@@ -136,7 +136,7 @@ REFUSED: list[tuple[tuple[Arc, ...], str]] = [
     (("web to n0",), "the network has str among its arcs"),
     (
         (Arc(WEB, "a", gain=10**6), Arc("a", "b", gain=10**6), Arc("b", N0)),
-        "its gains make more than 2147483648 units of flow at b",
+        "its arcs let more than 2147483648 units of flow come to b",
     ),
     (
         (Arc(WEB, "a", maximum=1), Arc(WEB, UNSCHEDULED, maximum=0), Arc("a", N0)),

@@ -148,7 +148,7 @@ def test_rows_of_any_network_have_the_flow_of_its_pods(drawn: list[tuple[str, st
     )
 
 
-def drawn_by(network: dict[str, Any], *objects: dict[str, Any]) -> PolicyFlow:
+def drawn_by(network: dict[str, Any], *objects: dict[str, Any], nodes: bool = False) -> PolicyFlow:
     """The flow in a drawing for pods of the scheduler thalweg."""
     policy = {
         "apiVersion": "scheduling.thalweg/v1alpha1",
@@ -156,7 +156,8 @@ def drawn_by(network: dict[str, Any], *objects: dict[str, Any]) -> PolicyFlow:
         "metadata": {"name": "p"},
         "spec": {"selects": {"podSelector": {}}, "network": network},
     }
-    (flow,) = answer_network(scenario_of([policy, *objects]), NetworkQuery("p"), AnswerContext(NOW, MODELS)).policies
+    query = NetworkQuery("p", nodes)
+    (flow,) = answer_network(scenario_of([policy, *objects]), query, AnswerContext(NOW, MODELS)).policies
     return flow
 
 
@@ -213,3 +214,59 @@ def test_a_part_of_the_cost_of_nodes_is_in_the_price_of_an_arc_with_a_limit() ->
     prices = {(arc.tail, arc.head): arc.price for arc in flow.arcs}
     assert prices["pods", "a"] == 250
     assert prices["Q", "a"] is None
+
+
+def test_parts_of_the_cost_of_nodes_that_differ_by_the_pod_are_a_range() -> None:
+    """Taints that one pod tolerates and the other does not; what a cost model says has no price, and a note says so."""
+    tainted = node("a", taints=[{"key": "k", "value": "v", "effect": "PreferNoSchedule"}])
+    tolerates = web("w1", tolerations=[{"key": "k", "operator": "Exists"}])
+
+    def priced_by(part: str) -> PolicyFlow:
+        drawing = {"arcs": [{"from": ALL, "to": "Nodes", "cost": {"of": part}}]}
+        return drawn_by(drawing, tainted, node("b"), web("w0"), tolerates, nodes=True)
+
+    prices = {arc.head: (arc.price, arc.highest_price) for arc in priced_by("Taints").arcs}
+    assert prices == {"a": (0, 3000), "b": (0, 0)}
+    by_model = priced_by("Model")
+    assert [arc.price for arc in by_model.arcs] == [None, None]
+    assert by_model.notes == [
+        "the cost model says what pods pay beside an arc's own cost: such arcs have no price here"
+    ]
+
+
+def test_an_aggregator_with_the_name_of_a_node_is_no_node() -> None:
+    drawing = {"aggregators": [{"name": "a", "arcs": [{"to": "Nodes"}]}], "arcs": [{"from": ALL, "to": "a"}]}
+    flow = drawn_by(drawing, node("a"), web("w0"))
+    assert [(arc.tail, arc.head, arc.to_nodes) for arc in flow.arcs] == [("pods", "a", False), ("a", "a", True)]
+    assert len({arc.start for arc in flow.arcs} | {arc.end for arc in flow.arcs}) == 3
+
+
+def test_limits_of_constraints_are_arcs_to_their_domains() -> None:
+    """They count running pods; nodes are grouped by the constraint's label, and each node is by itself for a host."""
+    match = {"matchLabels": {"app": "web"}}
+    conflict = {"pods": match, "topologyKey": "example.com/rack", "maxPerDomain": 2}
+    policy = {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "selects": {"podSelector": {}},
+            "constraints": [
+                {"name": "racks", "conflict": conflict},
+                {"name": "each", "global": {"pods": match, "nodes": {}}},
+            ],
+        },
+    }
+    nodes = [node("a"), node("b"), node("c")]
+    for each, rack in zip(nodes, ("r0", "r0", None), strict=True):
+        each["metadata"]["labels"] |= {"example.com/rack": rack} if rack else {}
+    runs = web("runs", nodeName="a", status=RUNNING)
+    scenario = scenario_of([policy, *nodes, runs, web("w0"), web("w1")])
+    (flow,) = answer_network(scenario, NetworkQuery("p"), AnswerContext(NOW, MODELS)).policies
+    limits = {(arc.tail, arc.head): (arc.flow, arc.maximum, arc.state, arc.full) for arc in flow.arcs if arc.maximum}
+    assert limits == {
+        ("constraint racks: pods app=web", "rack r0"): (2, 2, "full", 1),
+        ("constraint each: pods app=web", "3 nodes"): (2, 3, "", 2),
+    }
+    assert {arc.tail for arc in flow.arcs if arc.to_nodes and arc.maximum is None} == {"rack r0", "no rack"}
+    assert flow.notes == ["rows that begin at a constraint count its pods beside the other rows, those that run too"]

@@ -89,8 +89,16 @@ def _cells(arc: FlowArc) -> dict[str, str]:
         "MAX": "" if arc.maximum is None else f"{arc.maximum:,}",
         "PRICE": price if arc.price == arc.highest_price else f"{price}..{arc.highest_price:,}",
         "GAIN": "" if arc.gain == "1" else arc.gain,
-        "STATE": arc.state or (f"{arc.full:,} of {arc.arcs:,} full" if arc.full else ""),
+        "STATE": _state(arc),
     }
+
+
+def _state(arc: FlowArc) -> str:
+    """The state of an arc; of one that stands for several, how many are in it."""
+    some = f"{arc.full:,} of {arc.arcs:,} full" if arc.full else ""
+    if arc.arcs == 1 or arc.state == "full":
+        return arc.state
+    return ", ".join(filter(None, [arc.state and f"some {arc.state}", some]))
 
 
 def show_dot(answer: NetworkAnswer) -> None:

@@ -390,7 +390,7 @@ def _reachable_maximums(
     """int64[A]: the maximum of each arc, or less where less can ever reach it.
 
     Raises:
-        NetworkRefused: gains make more flow of the pods than a round can count.
+        NetworkRefused: gains, or layers of arcs without a maximum, make more flow of the pods than a round can count.
     """
     most: list[int | Fraction] = [*counts, *[0] * (len(order) - len(counts))]
     out: list[list[int]] = [[] for _ in order]
@@ -404,5 +404,5 @@ def _reachable_maximums(
             head = int(heads[arc])
             most[head] += int(maximums[arc]) if gains[arc] == 1 else int(maximums[arc]) * gains[arc]
             if most[head] > MAX_FLOW:
-                raise NetworkRefused(f"its gains make more than {MAX_FLOW} units of flow at {names[head]}")
+                raise NetworkRefused(f"its arcs let more than {MAX_FLOW} units of flow come to {names[head]}")
     return maximums

@@ -14,18 +14,21 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import term_matches
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.costs.model import Load
 from flowcore.costs.network_model import UNSCHEDULED, Arc, End, NetworkView, PlacedPods, Pods
+from flowcore.costs.preferences import node_preference, taint_preference
 from flowcore.costs.scale import OMEGA
 from flowcore.model.amount_text import counted
-from flowcore.model.networks import NODES, CostPart, NetworkSpec, NetworkWay, PassedArc
+from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.networks import UNSCHEDULED as UNSCHEDULED_NAME
+from flowcore.model.networks import ArcCost, CostPart, NetworkSpec, NetworkWay, PassedArc
 from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.planning.drawn_networks.compile_networks import NetworkStart, ways_of
-from flowcore.planning.problem.result import SolvedNetwork, Unplaced
+from flowcore.planning.problem.result import Placement, SolvedNetwork, Unplaced
 from flowcore.questions.scenario.flow_arcs import FlowArc, together
 
 #: How points begin that the drawing adds for an arc of pods, and what those have that it adds within an arc.
@@ -99,6 +102,7 @@ def drawn_flow(
     policy: Policy,
     solved: SolvedNetwork | None,
     after: Snapshot,
+    placed: Sequence[Placement],
     left: Sequence[Unplaced],
     refused: str,
     *,
@@ -109,7 +113,7 @@ def drawn_flow(
     Args:
         solved: the network, where it was solved as a whole.
         after: the cluster with the plan.
-        left: pods of the policy that the plan leaves.
+        placed, left: pods of the policy that wait, by what the plan does with them.
         refused: why the network was not solved, a sentence; "": it was, or there was nothing to solve.
         nodes: whether each node has an arc of its own.
     """
@@ -117,10 +121,10 @@ def drawn_flow(
     if solved is not None:
         rows, lost = list(_solved_rows(policy.network, solved)), solved.lost
     elif ways := [] if policy.network is None else ways_of(policy, after):
-        flow = _RuleFlow(policy, ways, after)
+        flow = _RuleFlow(policy, ways, after, [*(each.pod for each in placed), *(each.pod for each in left)])
         rows, lost = list(flow.rows()), flow.lost
-        if flow.has_parts:
-            notes.append("prices that differ by the pod are left out")
+        if flow.has_model:
+            notes.append("the cost model says what pods pay beside an arc's own cost: such arcs have no price here")
     else:
         rows, lost = [], 0
         notes.append(refused or f"no pod of policy {policy.name} waits, so its network was not solved")
@@ -272,12 +276,21 @@ class _RuleFlow:
         lost: pods that no way leads to where they are.
     """
 
-    def __init__(self, policy: Policy, ways: Sequence[tuple[NetworkStart, list[NetworkWay]]], after: Snapshot) -> None:
-        self._ways, self._table, self.lost = ways, after.table, 0
+    def __init__(
+        self,
+        policy: Policy,
+        ways: Sequence[tuple[NetworkStart, list[NetworkWay]]],
+        after: Snapshot,
+        pods: Iterable[PendingPod],
+    ) -> None:
+        """``pods``: those of the round, which say what parts of the costs of nodes pods pay."""
+        self._ways, self._table, self._policy, self.lost = ways, after.table, policy, 0
+        self._pods = {(each.pod_class, each.signature.labels) for each in pods}
         load = Load.of(after, policy.cost.utilisation)
         view = NetworkView(policy.name, (), load, after, policy.selects)
         self._taken = np.array([int(OMEGA * view.taken(node)) for node in view.nodes], dtype=np.int64)
         self._masks: dict[NodeSelectorTerm | None, Bools] = {}
+        self._aggregators = {each.name for each in policy.network.aggregators} if policy.network is not None else set()
         #: int64[N], pods on each node that passed an arc on their way there.
         self._passed: dict[PassedArc, Int64s] = {}
         own = list(dict.fromkeys(start.selector for start, _ in ways if not start.runs))
@@ -292,10 +305,10 @@ class _RuleFlow:
             self._pass([way for number in matched for way in of_selector[number]], node, placed.count)
 
     @property
-    def has_parts(self) -> bool:
-        """Whether costs of arcs have parts that differ by the pod."""
-        parts = (arc.arc.cost.part for _, of_start in self._ways for way in of_start for arc in way.path)
-        return any(part not in (None, CostPart.UTILISATION) for part in parts)
+    def has_model(self) -> bool:
+        """Whether costs of arcs have all that the cost model says, which differs by the pod."""
+        paths = (arc for _, of_start in self._ways for way in of_start for arc in way.path)
+        return any(arc.arc.cost.part is CostPart.MODEL for arc in paths)
 
     def _pass(self, ways: Iterable[NetworkWay], node: int, count: int) -> None:
         """Pods take the cheapest of some ways to a node."""
@@ -322,19 +335,54 @@ class _RuleFlow:
         """A row for each end of each arc."""
         starts = {way.path[0]: start for start, of_start in self._ways for way in of_start}
         reached: dict[PassedArc, Bools] = {}
-        for _, of_start in self._ways:
+        classes: dict[PassedArc, set[PodClass]] = {}
+        for start, of_start in self._ways:
+            own = {each for each, labels in self._pods if not start.runs and start.selector.matches(labels)}
             for way in of_start:
                 for arc in way.path:
                     reached[arc] = reached.get(arc, np.zeros_like(self._mask(way))) | self._mask(way)
+                    classes.setdefault(arc, set()).update(own)
         for arc, mask in reached.items():
-            yield from self._rows_of(arc, starts.get(arc), np.nonzero(mask)[0])
+            yield from self._rows_of(arc, starts.get(arc), mask, self._parts(arc.arc.cost, classes[arc], mask))
 
-    def _rows_of(self, arc: PassedArc, start: NetworkStart | None, nodes: Int64s) -> Iterable[_Row]:
-        """A row for each end of an arc, with ways to these nodes."""
+    def _parts(self, cost: ArcCost, classes: Iterable[PodClass], mask: Bools) -> tuple[Int64s, Int64s] | None:
+        """int64[N], twice: the least and the most that pods pay of what nodes cost; None: unknown.
+
+        Args:
+            mask: bool[N], nodes that the arc leads to; preferences are scaled among them.
+        """
+        one = CostPolicy(
+            weights=CostWeights(node_preference=1, taint_preference=1), preferences=self._policy.cost.preferences
+        )
+        weights, table = self._policy.cost.weights, self._table
+        match cost.part:
+            case None:
+                parts = [np.zeros(len(table.nodes), dtype=np.int64)]
+            case CostPart.UTILISATION:
+                parts = [cost.weight * self._taken]
+            case CostPart.PREFERENCES:
+                weight = cost.weight * weights.node_preference
+                parts = [weight * node_preference(each, table, mask, one) for each in classes]
+            case CostPart.TAINTS:
+                weight = cost.weight * weights.taint_preference
+                parts = [weight * taint_preference(each, table, mask, one) for each in classes]
+            case CostPart.MODEL:
+                parts = []
+        return (np.minimum.reduce(parts), np.maximum.reduce(parts)) if parts else None
+
+    def _rows_of(
+        self, arc: PassedArc, start: NetworkStart | None, mask: Bools, parts: tuple[Int64s, Int64s] | None
+    ) -> Iterable[_Row]:
+        """A row for each end of an arc, with ways to these nodes.
+
+        Args:
+            mask: bool[N], the nodes.
+            parts: what a unit pays there beside the cost of the arc, at least and at most.
+        """
         passed = self._passed.get(arc, np.zeros(len(self._table.nodes), dtype=np.int64))
-        to_nodes = not arc.head_label and (arc.arc.head == NODES or arc.arc.head in self._table.index)
+        to_nodes = arc.arc.head not in self._aggregators
         rows: dict[tuple[str, str], _Row] = {}
-        for node in nodes.tolist():
+        for node in np.nonzero(mask)[0].tolist():
             begins = (
                 _pods(start.selector.text, runs=start.runs) if start else self._point(arc.tail, arc.tail_label, node)
             )
@@ -342,21 +390,16 @@ class _RuleFlow:
             row = rows.setdefault((begins, ends), _Row(arc.name, begins, ends, start is not None, to_nodes))
             row.flow += int(passed[node])
             row.maximum = arc.arc.maximum
-            if to_nodes:
-                row.price = self._part(arc.arc.cost.part, arc.arc.cost.weight, node)
+            if parts is not None:
+                row.price, row.spread = int(parts[0][node]), int(parts[1][node] - parts[0][node])
         for row in rows.values():
-            self._price(row, arc)
+            # What a further unit costs; no price where none may enter.
+            if row.state:
+                row.price = None
+            elif row.price is not None:
+                segments = arc.arc.cost.segments
+                row.price += next(each.cost for each in segments if each.up_to is None or row.flow < each.up_to)
         return rows.values()
-
-    @staticmethod
-    def _price(row: _Row, arc: PassedArc) -> None:
-        """What a further unit costs, beside what a node costs; None where none may enter, or pods pay differently."""
-        cost = arc.arc.cost
-        if row.state or cost.part not in (None, CostPart.UTILISATION):
-            row.price = None
-            return
-        segment = next(each for each in cost.segments if each.up_to is None or row.flow < each.up_to)
-        row.price = segment.cost + (row.price or 0)
 
     def _point(self, name: str, label: str, node: int) -> str:
         """An aggregator, with the value of its label that a node has."""

@@ -32,13 +32,14 @@ class FlowArc(msgspec.Struct, frozen=True, rename="camel"):
         minimum: units that must enter it.
         maximum: units that may enter it; null: any number.
         gain: units that leave it for each that enters, such as "1/2".
-        price: of the next unit, of several arcs the lowest; null: it differs by the pod, or no further unit may enter.
-            To Unscheduled, and where the policy draws nothing, it is what pods pay, and the average of these.
+        price: of the next unit, the lowest of several arcs or kinds of pods; null: no further unit may enter, or the
+            cost model says it. To Unscheduled it is what pods pay that wait, and what is drawn where none does. Where
+            the policy draws nothing it is what pods of the plan pay on average.
         highest_price: the highest of several.
         state: "full": the flow is the maximum, of each of several; "over": it is above; "short": it is below the
             minimum, of any of several; "": none of these.
         arcs: how many it stands for.
-        full: how many of these are full.
+        full: how many of these are full or over.
         whole_or_none: no unit may enter it too, in place of the minimum.
         from_pods, to_nodes: whether it begins at pods, and ends at nodes.
     """

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs.network_model import network_models
 from flowcore.model.amount_text import counted, short_amount
+from flowcore.model.constraint_limits import limits_of
+from flowcore.model.constraints import Global
 from flowcore.model.errors import ModelError
+from flowcore.model.inter_pod_constraints import HOSTNAME, MaxPerDomain
 from flowcore.model.networks import UNSCHEDULED
 from flowcore.model.nodes import Node
-from flowcore.model.policies import BUILT_IN, OBSERVED
+from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.model.resources import CPU, MEMORY, is_extended
-from flowcore.model.selectors import value_of
+from flowcore.model.selectors import NodeSelectorTerm, value_of
 from flowcore.model.volumes import ZONE
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.drawn_flow import drawn_flow
-from flowcore.questions.scenario.flow_arcs import FlowArc, summed
+from flowcore.questions.scenario.flow_arcs import FlowArc, summed, together
 from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import Scenario
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
 
 #: Workloads that have arcs of their own; the others are one start of arcs.
 MAX_WORKLOADS: Final = 20
@@ -55,7 +62,8 @@ class PolicyFlow(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         policy: its name.
         drawn: whether the policy, or its cost model, draws the network. Then running pods are flow too. Else arcs lead
-            from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan.
+            from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan. Arcs
+            that begin at "constraint NAME: pods ..." have its limits, and count running pods.
         placed: pods that wait and that the plan gives a node.
         left: pods that the plan gives none; they go to Unscheduled.
         arcs: those of the network, in its order; where they are more than is asked for, those that tell most first, and
@@ -122,10 +130,15 @@ def _policy_flow(
     if is_drawn:
         result = plan.result
         refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
-        arcs, notes = drawn_flow(policy, result.networks.get(name), result.after, left, refused, nodes=query.nodes)
+        arcs, notes = drawn_flow(
+            policy, result.networks.get(name), result.after, placed, left, refused, nodes=query.nodes
+        )
     else:
         classes = _classes(scenario, [*placed, *left], context)
-        arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
+        arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes, _domain_key(policy))
+        if limits := list(_limits(policy, plan.result.after)):
+            arcs += limits
+            notes.append("rows that begin at a constraint count its pods beside the other rows, those that run too")
     rows = summed(arcs, query.most) if query.most else arcs
     return PolicyFlow(name, is_drawn, len(placed), len(left), rows, len(arcs), notes)
 
@@ -145,11 +158,23 @@ def _classes(scenario: Scenario, pods: Iterable[Placement | Unplaced], context: 
     return {key: workload if workload in largest else others for key, workload in workloads.items()}
 
 
+def _domain_key(policy: Policy) -> str:
+    """The label that the policy's constraints group nodes by; zones where they group them by none."""
+    keys = (each.topology_key for each in policy.constraints if not isinstance(each, Global))
+    return next((key for key in keys if key != HOSTNAME), ZONE)
+
+
 def _plain_flow(
-    nodes: Sequence[Node], placed: Iterable[Placement], left: Iterable[Unplaced], classes: dict[str, str]
+    nodes: Sequence[Node], placed: Iterable[Placement], left: Iterable[Unplaced], classes: dict[str, str], key: str
 ) -> list[FlowArc]:
-    """Arcs where a policy draws none: from workloads to zones, from zones to nodes that are alike, to Unscheduled."""
-    zone_of = {node.name: _zone(node) for node in nodes}
+    """Arcs where a policy draws none: from workloads to zones, from zones to nodes that are alike, to Unscheduled.
+
+    Args:
+        key: the label that takes the place of zones.
+    """
+    values = {node.name: value_of(node.labels, key) for node in nodes}
+    without = "cluster" if set(values.values()) <= {None} else f"no {_short(key)}"
+    zone_of = {name: without if value is None else f"{_short(key)} {value}" for name, value in values.items()}
     shape_of = {node.name: _shape(node) for node in nodes}
     alike = Counter((zone_of[node.name], shape_of[node.name]) for node in nodes)
     to_zones: dict[tuple[str, str], list[int]] = {}
@@ -197,9 +222,44 @@ def _mean_arc(tail: str, head: str, prices: list[int], arcs: int = 0, *, from_po
     )
 
 
-def _zone(node: Node) -> str:
-    zone = value_of(node.labels, ZONE)
-    return "cluster" if zone is None else f"zone {zone}"
+def _short(key: str) -> str:
+    """The part of a label's key that people say: "zone"."""
+    return key.rpartition("/")[2]
+
+
+def _limits(policy: Policy, after: Snapshot) -> Iterator[FlowArc]:
+    """The limits of a policy's constraints: arcs of the pods that they count, those that run too, to the domains."""
+    table = after.table
+    for constraint in policy.constraints:
+        for key, selectors, most in limits_of(constraint):
+            only = constraint.nodes.requirements if isinstance(constraint, Global) else ()
+            terms = (NodeSelectorTerm(only),) if only else ()
+            limit = MaxPerDomain(constraint.name, key, selectors, policy.selects.namespaces, most, terms)
+            domains = domains_of_limit(limit, table)
+            counts = DomainCounter.of(after.pod_index.matching_pods(limit_match(limit)), domains, None, table).initial
+            codes, firsts = np.unique(domains.codes[domains.labelled], return_index=True)
+            labelled = np.nonzero(domains.labelled)[0]
+            start = f"constraint {constraint.name}: pods {' or '.join(each.text for each in selectors)}".rstrip()
+            arcs = []
+            for code, node in zip(codes.tolist(), labelled[firsts].tolist(), strict=True):
+                flow = int(counts[code])
+                state = "" if flow < most else "full" if flow == most else "over"
+                end = f"{_short(key)} {value_of(table.nodes[node].labels, key)}" if key else "cluster"
+                arcs.append(
+                    FlowArc(
+                        start,
+                        end,
+                        flow,
+                        maximum=most,
+                        state=state,
+                        full=int(flow >= most),
+                        from_pods=True,
+                        to_nodes=key == HOSTNAME,
+                    )
+                )
+            if key == HOSTNAME and arcs:
+                arcs = [together(arcs, start, counted(len(arcs), "node"))]
+            yield from arcs
 
 
 def _shape(node: Node) -> str:
