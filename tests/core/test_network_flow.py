@@ -16,7 +16,7 @@ from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.flow_arcs import FlowArc, rank, summed
+from flowcore.questions.scenario.flow.flow_arcs import FlowArc, rank, summed
 from flowcore.questions.scenario.network_flow import NetworkQuery, PolicyFlow, answer_network
 
 NOW = 1_800_000_000.0

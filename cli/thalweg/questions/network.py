@@ -10,7 +10,7 @@ import msgspec
 
 from flowcore.model.amount_text import counted
 from flowcore.model.networks import UNSCHEDULED
-from flowcore.questions.scenario.flow_arcs import FlowArc
+from flowcore.questions.scenario.flow.flow_arcs import FlowArc
 from flowcore.questions.scenario.network_flow import NetworkAnswer, NetworkQuery, PolicyFlow, answer_network
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions

@@ -172,8 +172,10 @@ function withoutOverlaps(links, nodes, measure) {
     const text = labelOf(each.arc);
     const isBad = ["over", "short"].includes(each.arc.state);
     const wide = measure(text, isBad ? 650 : 400);
+    const beside = each.target.x0 - 6;
     const places = [
-      { x: each.target.x0 - 6, y: each.y1, anchor: "end", from: each.target.x0 - 6 - wide },
+      // A wide arc has room above and below the name of the block that it leaves.
+      ...[0, LINE + 3, -LINE - 3].filter((by) => each.width > 2 * Math.abs(by)).map((by) => ({ x: beside, y: each.y1 + by, anchor: "end", from: beside - wide })),
       { x: (each.source.x1 + each.target.x0) / 2, y: (each.y0 + each.y1) / 2, anchor: "middle", from: (each.source.x1 + each.target.x0 - wide) / 2 },
     ];
     const place = places.find(({ from, y }) => {
