@@ -183,6 +183,8 @@ def test_several_costs_of_an_arc_that_is_decided_as_one(joint: dict[str, Any], *
     )  # fmt: skip
     assert (row.flow, row.price, row.state) == (2 if "wholeOrNone" in joint else 1, 20, "")
     assert flow.placed == 2
+    note = "1 unit of flow goes to Unscheduled, and 0 pods wait: with a gain a unit places more than one pod, or less"
+    assert flow.notes == ([] if "wholeOrNone" in joint else [note])
 
 
 def test_each_arc_to_unscheduled_has_its_own_pods_and_price() -> None:

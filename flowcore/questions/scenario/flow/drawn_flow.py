@@ -75,6 +75,11 @@ def drawn_flow(
         for start, prices in waiting.items()
         if start not in known
     ]
+    units = sum(arc.flow for arc in arcs if arc.head == UNSCHEDULED_NAME)
+    if units != len(left) and any(arc.gain != "1" for arc in arcs):
+        go, wait = "goes" if units == 1 else "go", "waits" if len(left) == 1 else "wait"
+        waiting_units = f"{counted(units, 'unit')} of flow {go} to Unscheduled, and {counted(len(left), 'pod')} {wait}"
+        notes.append(f"{waiting_units}: with a gain a unit places more than one pod, or less")
     return arcs, notes
 
 
