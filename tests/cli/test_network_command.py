@@ -12,6 +12,7 @@ import pytest
 import yaml
 from support.cli import Manifest, node, pod, thalweg
 from support.drawn_networks import FOLDER
+from support.rack_networks import BY_RACK, many_nodes, many_pods
 
 Ends = tuple[str, str]
 
@@ -93,8 +94,9 @@ def test_a_minimum_that_is_not_met() -> None:
     policy, *rest = figure("overflow")
     policy["spec"]["network"] = {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 4}]}
     flow = flow_of(policy, *rest)
-    assert units(flow) == {("pods", "Unscheduled"): 5}
-    assert "needs at least 4 and gets" in flow["notes"][0]
+    assert units(flow) == {("pods", "3 nodes"): 0, ("pods", "Unscheduled"): 5}
+    assert arcs(flow)["pods", "3 nodes"]["state"] == "short"
+    assert "needs at least 4 pods for node m0, and gets 2" in "".join(flow["notes"])
 
 
 def test_the_flow_is_that_of_the_plan() -> None:
@@ -124,7 +126,7 @@ def test_pods_beyond_a_maximum_and_on_no_way_are_told() -> None:
     flow = flow_of(policy, *rest, node("m3", "8"), *runs)
     over = arcs(flow)["pods", "rack r0"]
     assert (over["flow"], over["maximum"], over["state"], over["price"]) == (5, 2, "over", None)
-    assert flow["notes"] == ["1 pod with a node on no arc: no way leads there, or none has room"]
+    assert flow["notes"] == ["1 pod that has a node is on no arc: no way leads there, or none has room"]
 
 
 def test_running_pods_are_flow_too() -> None:
@@ -191,51 +193,23 @@ def test_a_graph_for_graphviz() -> None:
     assert sum("style=dashed" in line for line in body) == 2
 
 
-def many_nodes(count: int, racks: int) -> list[Manifest]:
-    nodes = [node(f"n{number}") for number in range(count)]
-    for number, each in enumerate(nodes):
-        labels = {"rack": f"r{number % racks:03}", "topology.kubernetes.io/zone": "ab"[number % 2]}
-        each["metadata"]["labels"] |= labels
-    return nodes
-
-
-def many_pods(count: int) -> list[Manifest]:
-    owners = [
-        {"apiVersion": "batch/v1", "kind": "Job", "name": f"job-{n}", "uid": "u", "controller": True} for n in range(30)
-    ]
-    return [
-        pod(f"p{n}", metadata={"name": f"p{n}", "namespace": "default", "labels": {"app": "cache"},
-                               "ownerReferences": [owners[n % 30]]}, schedulerName="thalweg")
-        for n in range(count)
-    ]  # fmt: skip
-
-
-BY_RACK: Manifest = {
-    "apiVersion": "scheduling.thalweg/v1alpha1",
-    "kind": "FlowSchedulingPolicy",
-    "metadata": {"name": "by-rack"},
-    "spec": {
-        "selects": {"podSelector": {"matchLabels": {"app": "cache"}}},
-        "network": {
-            "aggregators": [{"name": "rack", "over": {"nodeLabel": "rack"}, "arcs": [{"to": "Nodes", "maximum": 1}]}],
-            "arcs": [{"from": {"podSelector": {}}, "to": "rack", "maximum": 2}],
-        },
-    },
-}
-
-
 def test_a_table_is_short_and_json_has_all() -> None:
-    """The last line counts what the table leaves out."""
+    """Full racks come first, the others are one row; the last line says how many arcs the rows stand for."""
     dump = json.dumps({"kind": "List", "items": [*many_nodes(2_000, 100), *many_pods(150), BY_RACK]})
     lines = asked("-f", "-", stdin=dump).splitlines()
     assert len(lines) < 60
     assert lines[0] == "policy by-rack, by the network that it draws: 150 of 150 waiting pods placed"
-    assert re.fullmatch(r"and 160 arcs with [\d,]+ units of flow; -o json has all", lines[-1])
-    (folded,) = json.loads(asked("-f", "-", "-o", "json", stdin=dump))["policies"]
-    assert len(folded["arcs"]) == 200
-    assert sum(arc["flow"] for arc in folded["arcs"] if arc["from"] == "pods") == 150
+    assert re.fullmatch(r"200 arcs in \d+ rows; -o json has all", lines[-1])
+    assert lines[2].endswith("full")
+    assert any(re.match(r"pods +rack: \d+ more ", line) for line in lines)
+    (each_arc,) = json.loads(asked("-f", "-", "-o", "json", stdin=dump))["policies"]
+    assert len(each_arc["arcs"]) == each_arc["allArcs"] == 200
+    assert sum(arc["flow"] for arc in each_arc["arcs"] if arc["from"] == "pods") == 150
     (each_node,) = json.loads(asked("-f", "-", "-o", "json", "--nodes", stdin=dump))["policies"]
     assert len(each_node["arcs"]) == 2_100
+    graph = asked("-f", "-", "-o", "dot", "--nodes", stdin=dump).splitlines()
+    assert sum(" -> " in line for line in graph) <= 200
+    assert any("2,100 arcs in" in line and "shape=note" in line for line in graph)
 
 
 def test_what_a_policy_without_a_drawing_amounts_to() -> None:

@@ -28,14 +28,18 @@ def network(source: SourceOptions, policy: str, output: str, *, nodes: bool, wat
     shown as it is after that plan: each pod of it that has a node is a unit of flow, whether it ran before or not.
     Values of a label have rows of their own. Arcs from one point to nodes are one row, unless there is --nodes.
 
-    The price is that of the next unit on the arc. An arc is full where its flow is its maximum, over where more pods
-    run than that, and short where it is below its minimum. Pods that the plan leaves go to Unscheduled, at what waiting
-    costs them. The flow may have pods of other policies, where the selectors of this one match them.
+    The price is that of the next unit on the arc; a range where it differs by the pod or the node. An arc is full where
+    its flow is its maximum, over where more pods run than that, and short where it is below its minimum. Pods that the
+    plan leaves go to Unscheduled, at what waiting costs them; where none waits the price is the one that is drawn. The
+    flow may have pods of other policies, where the selectors of this one match them.
 
     Where a policy draws nothing the rows say what it amounts to: workloads, zones, nodes that are alike, and
-    Unscheduled. The flow is the pods of the plan then, and the price is what they pay on average.
+    Unscheduled. The flow is the pods of the plan then, and the price is what they pay on average. Limits of its
+    constraints are rows that begin at the pods that they count, and their label takes the place of zones.
 
-    A table has at most 40 rows for each policy, with --nodes 200. The last line says how many arcs are left out.
+    A table has at most 40 rows for each policy, with --nodes 200, and so has a graph. Where there are more arcs, those
+    over, short or full come first, and the values of a label that tell least are one row: "rack: 95 more". The last
+    line says how many arcs the rows stand for.
 
     Exit code 2: the files, the API server or the operator cannot be read, or no policy has the name.
 

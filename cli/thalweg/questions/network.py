@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 import click
+import msgspec
 
 from flowcore.model.amount_text import counted
 from flowcore.model.networks import UNSCHEDULED
-from flowcore.questions.scenario.drawn_flow import FlowArc
+from flowcore.questions.scenario.flow.flow_arcs import FlowArc
 from flowcore.questions.scenario.network_flow import NetworkAnswer, NetworkQuery, PolicyFlow, answer_network
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
@@ -35,13 +35,17 @@ _IN_GRAPH: Final = (
 
 def run_network(source: SourceOptions, asked: NetworkQuery, output: str, *, watch: bool) -> None:
     """Asks and prints; ``output``: "table", "dot", "json" or "yaml"."""
-    show = show_dot if output == "dot" else partial(show_tables, most=MAX_ROWS if asked.nodes else _FEW_ROWS)
+    if output == "dot":
+        asked = msgspec.structs.replace(asked, most=MAX_ROWS)
+    elif output == "table":
+        asked = msgspec.structs.replace(asked, most=MAX_ROWS if asked.nodes else _FEW_ROWS)
     # A graph is for another program, as names are: nothing else is printed.
-    tell(source, QUESTION, lambda _: asked, show, output="name" if output == "dot" else output, watch=watch)
+    show, output = (show_dot, "name") if output == "dot" else (show_tables, output)
+    tell(source, QUESTION, lambda _: asked, show, output=output, watch=watch)
 
 
-def show_tables(answer: NetworkAnswer, *, most: int) -> None:
-    """Prints a table for each policy, of at most so many arcs."""
+def show_tables(answer: NetworkAnswer) -> None:
+    """Prints a table for each policy."""
     console = stdout_console()
     if not answer.policies:
         console.print("no pod is planned, so no policy has a flow; --policy shows the network of one")
@@ -51,15 +55,14 @@ def show_tables(answer: NetworkAnswer, *, most: int) -> None:
         if place:
             console.print()
         console.print(_heading(flow), markup=False)
-        shown = _most_telling(flow.arcs, most)
-        cells = [_cells(arc) for arc in shown]
+        cells = [_cells(arc) for arc in flow.arcs]
         titles = [title for title in cells[0] if any(row[title] for row in cells)] if cells else []
         if titles:
             print_table(
                 console, titles, [[row[title] or _NOTHING.get(title, "-") for title in titles] for row in cells]
             )
-        if rest := [arc for arc in flow.arcs if not any(arc is each for each in shown)]:
-            console.print(f"and {counted(len(rest), 'arc')} with {_units(rest)}; -o json has all", markup=False)
+        if summed := _summed(flow):
+            console.print(f"{summed}; -o json has all", markup=False)
 
 
 def _heading(flow: PolicyFlow) -> str:
@@ -68,16 +71,11 @@ def _heading(flow: PolicyFlow) -> str:
     return f"policy {flow.policy}{', by the network that it draws' if flow.drawn else ''}: {counts}"
 
 
-def _most_telling(arcs: list[FlowArc], most: int) -> list[FlowArc]:
-    """At most so many arcs in their order: those to Unscheduled, those at a limit, then those with the most flow."""
-    ranked = sorted(arcs, key=lambda arc: (arc.head != UNSCHEDULED, not (arc.state or arc.full), -arc.flow))
-    kept = {id(arc) for arc in ranked[:most] if len(arcs) <= most or arc.flow or arc.state or arc.full}
-    return [arc for arc in arcs if id(arc) in kept]
-
-
-def _units(arcs: list[FlowArc]) -> str:
-    units = sum(arc.flow for arc in arcs)
-    return f"{counted(units, 'unit')} of flow" if units else "no flow"
+def _summed(flow: PolicyFlow) -> str:
+    """What is not said of each arc by itself; "": nothing."""
+    return (
+        f"{counted(flow.all_arcs, 'arc')} in {counted(len(flow.arcs), 'row')}" if flow.all_arcs > len(flow.arcs) else ""
+    )
 
 
 def _cells(arc: FlowArc) -> dict[str, str]:
@@ -91,8 +89,16 @@ def _cells(arc: FlowArc) -> dict[str, str]:
         "MAX": "" if arc.maximum is None else f"{arc.maximum:,}",
         "PRICE": price if arc.price == arc.highest_price else f"{price}..{arc.highest_price:,}",
         "GAIN": "" if arc.gain == "1" else arc.gain,
-        "STATE": arc.state or (f"{arc.full:,} of {arc.arcs:,} full" if arc.full else ""),
+        "STATE": _state(arc),
     }
+
+
+def _state(arc: FlowArc) -> str:
+    """The state of an arc; of one that stands for several, how many are in it."""
+    some = f"{arc.full:,} of {arc.arcs:,} full" if arc.full else ""
+    if arc.arcs == 1 or arc.state == "full":
+        return arc.state
+    return ", ".join(filter(None, [arc.state and f"some {arc.state}", some]))
 
 
 def show_dot(answer: NetworkAnswer) -> None:
@@ -104,7 +110,7 @@ def _dot(answer: NetworkAnswer) -> Iterator[str]:
     for number, flow in enumerate(answer.policies):
         yield f"subgraph cluster_{number} {{"
         yield f"  label={_quoted(f'policy {flow.policy}')};"
-        ends = {end: name for arc in flow.arcs for end, name in ((_start(arc), arc.tail), (_end(flow, arc), arc.head))}
+        ends = {end: name for arc in flow.arcs for end, name in ((arc.start, arc.tail), (arc.end, arc.head))}
         for end, name in sorted(ends.items()):
             style = ", style=dashed" if name == UNSCHEDULED else ""
             yield f"  {_quoted(f'{flow.policy}: {end}')} [label={_quoted(name)}{style}];"
@@ -112,23 +118,12 @@ def _dot(answer: NetworkAnswer) -> Iterator[str]:
             cells = _cells(arc)
             text = cells["FLOW"] + "".join(word + cells[title] for word, title in _IN_GRAPH if cells[title])
             style = ", color=red" if arc.state else ", style=dashed" if arc.head == UNSCHEDULED else ""
-            ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (_start(arc), _end(flow, arc)))
+            ends_text = " -> ".join(_quoted(f"{flow.policy}: {end}") for end in (arc.start, arc.end))
             yield f"  {ends_text} [label={_quoted(text)}{style}];"
-        for number_of_note, note in enumerate(flow.notes):
+        notes = [*flow.notes, *filter(None, [_summed(flow)])]
+        for number_of_note, note in enumerate(notes):
             yield f"  {_quoted(f'note {number_of_note}')} [shape=note, label={_quoted(note)}];"
         yield "}"
-
-
-def _start(arc: FlowArc) -> str:
-    """The name of a start that no other point has."""
-    return f"{'pods' if arc.from_pods else 'point'} {arc.tail}"
-
-
-def _end(flow: PolicyFlow, arc: FlowArc) -> str:
-    """The name of an end that no other has: nodes that are listed together differ from point to point."""
-    if arc.to_nodes:
-        return f"nodes of {arc.tail}: {arc.head}" if arc.arcs > 1 or not flow.drawn else f"node {arc.head}"
-    return f"point {arc.head}"
 
 
 def _quoted(text: str) -> str:

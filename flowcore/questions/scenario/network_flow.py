@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from flowcore.model.amount_text import counted, short_amount
-from flowcore.model.networks import UNSCHEDULED
-from flowcore.model.nodes import Node
+from flowcore.model.amount_text import counted
+from flowcore.model.errors import ModelError
 from flowcore.model.policies import BUILT_IN, OBSERVED
-from flowcore.model.resources import CPU, MEMORY, is_extended
-from flowcore.model.selectors import value_of
-from flowcore.model.volumes import ZONE
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.drawn_flow import FlowArc, drawn_flow
+from flowcore.questions.scenario.flow.drawn_flow import drawn_flow
+from flowcore.questions.scenario.flow.flow_arcs import FlowArc, summed
+from flowcore.questions.scenario.flow.plain_flow import plain_flow
 from flowcore.questions.scenario.near_names import did_you_mean
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -29,7 +27,6 @@ from flowcore.questions.scenario.scenario import Scenario
 MAX_WORKLOADS: Final = 20
 #: Names that an error lists.
 _MAX_NAMES: Final = 20
-_GI: Final = 2**30
 
 
 class NetworkQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,22 +35,27 @@ class NetworkQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         policy: whose network; "": of each policy whose pods are planned.
         nodes: whether each node has arcs of its own, in networks that policies draw.
+        most: rows of each policy at most: where it has more arcs, some rows stand for several; 0: each arc is one.
     """
 
     policy: str = ""
     nodes: bool = False
+    most: int = 0
 
 
-class PolicyFlow(msgspec.Struct, frozen=True):
+class PolicyFlow(msgspec.Struct, frozen=True, rename="camel"):
     """The network of one policy, and its flow.
 
     Attributes:
         policy: its name.
         drawn: whether the policy, or its cost model, draws the network. Then running pods are flow too. Else arcs lead
-            from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan.
+            from workloads to zones, and from these to nodes that are alike, and the flow is the pods of the plan. Arcs
+            that begin at "constraint NAME: pods ..." have its limits, and count running pods.
         placed: pods that wait and that the plan gives a node.
         left: pods that the plan gives none; they go to Unscheduled.
-        arcs: those of the network.
+        arcs: those of the network, in its order; where they are more than is asked for, those that tell most first, and
+            others together.
+        all_arcs: how many the network has.
         notes: what the arcs do not say.
     """
 
@@ -62,6 +64,7 @@ class PolicyFlow(msgspec.Struct, frozen=True):
     placed: int
     left: int
     arcs: list[FlowArc]
+    all_arcs: int = 0
     notes: list[str] = []
 
 
@@ -83,8 +86,11 @@ def answer_network(scenario: Scenario, query: NetworkQuery, context: AnswerConte
     """Plans the waiting pods and follows their flow.
 
     Raises:
+        ModelError: a number is below zero.
         UnknownName: no policy has the name of the query.
     """
+    if query.most < 0:
+        raise ModelError("", f"most {query.most}: give a number from 0 on")
     known = [*sorted(scenario.policies), *({BUILT_IN.name, OBSERVED.name} - scenario.policies.keys())]
     if query.policy and query.policy not in known:
         listed = ", ".join(sorted(known)[:_MAX_NAMES])
@@ -107,14 +113,17 @@ def _policy_flow(
     policy = plan.policies.get(name, BUILT_IN)
     placed = [each for each in plan.result.placements if each.pod.policy == name]
     left = [each for each in plan.result.unplaced if each.pod.policy == name]
-    if policy.network is not None:
-        result = plan.result
+    result, is_drawn = plan.result, policy.network is not None
+    if is_drawn:
         refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
-        arcs, notes = drawn_flow(policy, result.networks.get(name), result.after, left, refused, nodes=query.nodes)
-        return PolicyFlow(name, True, len(placed), len(left), arcs, notes)
-    classes = _classes(scenario, [*placed, *left], context)
-    arcs = _plain_flow(plan.result.after.table.nodes, placed, left, classes)
-    return PolicyFlow(name, False, len(placed), len(left), arcs)
+        arcs, notes = drawn_flow(
+            policy, result.networks.get(name), result.after, placed, left, refused, nodes=query.nodes
+        )
+    else:
+        classes = _classes(scenario, [*placed, *left], context)
+        arcs, notes = plain_flow(policy, result.after, placed, left, classes)
+    rows = summed(arcs, query.most) if query.most else arcs
+    return PolicyFlow(name, is_drawn, len(placed), len(left), rows, len(arcs), notes)
 
 
 def _classes(scenario: Scenario, pods: Iterable[Placement | Unplaced], context: AnswerContext) -> dict[str, str]:
@@ -130,69 +139,3 @@ def _classes(scenario: Scenario, pods: Iterable[Placement | Unplaced], context: 
     largest = {name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_WORKLOADS]}
     others = counted(len(counts) - len(largest), "more workload")
     return {key: workload if workload in largest else others for key, workload in workloads.items()}
-
-
-def _plain_flow(
-    nodes: Sequence[Node], placed: Iterable[Placement], left: Iterable[Unplaced], classes: dict[str, str]
-) -> list[FlowArc]:
-    """Arcs where a policy draws none: from workloads to zones, from zones to nodes that are alike, to Unscheduled."""
-    zone_of = {node.name: _zone(node) for node in nodes}
-    shape_of = {node.name: _shape(node) for node in nodes}
-    alike = Counter((zone_of[node.name], shape_of[node.name]) for node in nodes)
-    to_zones: dict[tuple[str, str], list[int]] = {}
-    to_nodes: dict[tuple[str, str], list[int]] = {group: [] for group in sorted(alike)}
-    waits: dict[str, list[int]] = {}
-    for placement in placed:
-        zone = zone_of[placement.node]
-        to_zones.setdefault((classes[placement.pod.key], zone), []).append(placement.price)
-        to_nodes[zone, shape_of[placement.node]].append(placement.price)
-    for unplaced in left:
-        waits.setdefault(classes[unplaced.pod.key], []).append(unplaced.price)
-    return [
-        *(_mean_arc(*ends, prices, from_pods=True) for ends, prices in sorted(to_zones.items(), key=_most_first)),
-        *(
-            _mean_arc(zone, f"{counted(alike[zone, shape], 'node')} of {shape}", prices, alike[zone, shape])
-            for (zone, shape), prices in to_nodes.items()
-        ),
-        *(
-            _mean_arc(start, UNSCHEDULED, prices, from_pods=True)
-            for start, prices in sorted(waits.items(), key=_most_first)
-        ),
-    ]
-
-
-def _most_first(item: tuple[object, list[int]]) -> tuple[int, str]:
-    return -len(item[1]), str(item[0])
-
-
-def _mean_arc(tail: str, head: str, prices: list[int], arcs: int = 0, *, from_pods: bool = False) -> FlowArc:
-    """An arc with a unit for each price.
-
-    Args:
-        arcs: nodes that it ends at; 0: it does not.
-    """
-    price = round(sum(prices) / len(prices)) if prices else None
-    return FlowArc(
-        tail,
-        head,
-        len(prices),
-        price=price,
-        highest_price=price,
-        arcs=max(1, arcs),
-        from_pods=from_pods,
-        to_nodes=arcs > 0,
-    )
-
-
-def _zone(node: Node) -> str:
-    zone = value_of(node.labels, ZONE)
-    return "cluster" if zone is None else f"zone {zone}"
-
-
-def _shape(node: Node) -> str:
-    """What nodes that are alike have in common, such as "16 cpu, 64Gi"; memory in whole Gi."""
-    offers = dict(node.allocatable)
-    memory = offers.get(MEMORY, 0)
-    words = [f"{short_amount(CPU, offers.get(CPU, 0))} cpu", short_amount(MEMORY, round(memory / _GI) * _GI or memory)]
-    words += [f"{amount} {name}" for name, amount in sorted(offers.items()) if is_extended(name) and amount]
-    return ", ".join((*words, *sorted({taint.text for taint in node.taints}), *(["cordoned"] * node.unschedulable)))

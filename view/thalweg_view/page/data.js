@@ -3,14 +3,15 @@ import { createContext } from "./vendor/preact.js";
 import { useContext, useEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { get } from "./api.js";
 
-/** {overview, rounds, round, setRound(round), generation, revision, now, refused(error)}: `round` is 0 while the newest
- *  round is shown; an answer is good for one `revision`. */
+/** {overview, rounds, round, setRound(round), generation, attempt, revision, now, refused(error)}: `round` is 0 while the
+ *  newest round is shown; an answer is good for one `revision`, one that no round changes for one `attempt`. */
 export const Shown = createContext(null);
 
 export const useShown = () => useContext(Shown);
 
-/** {data, error, loading} of a GET. `parameters` are compared by value; `ofRound`: whether a round can be asked for. */
-export function useData(path, parameters = {}, ofRound = true) {
+/** {data, error, loading} of a GET. `parameters` are compared by value; `ofRound`: whether a round can be asked for;
+ *  `good`: what an answer is good for, its revision unless it is said. */
+export function useData(path, parameters = {}, ofRound = true, good = undefined) {
   const { round: chosen, revision, refused } = useShown();
   const round = ofRound ? chosen : 0;
   const [state, setState] = useState({ data: null, error: null, loading: true });
@@ -29,6 +30,6 @@ export function useData(path, parameters = {}, ofRound = true) {
       },
     );
     return () => abort.abort();
-  }, [asked, revision]);
+  }, [asked, good ?? revision]);
   return state;
 }

@@ -2,13 +2,13 @@
 import { sankey, sankeyLinkHorizontal } from "./vendor/d3-sankey/index.js";
 import { count, plural } from "./format.js";
 
-const TOP = 26;
-const BOTTOM = 10;
-const BLOCK = 12;
+export const TOP = 26;
+export const BOTTOM = 10;
+export const BLOCK = 12;
 /** Room for labels, in pixels: beside the sources and beside the nodes. */
 const SIDES = [250, 190];
 /** Pixels below which a picture is narrow: labels need a larger part of it. */
-const NARROW = 640;
+export const NARROW = 640;
 /** Least distance of two labels, in pixels. */
 const LABEL = 11;
 
@@ -36,7 +36,7 @@ export function layFlow(flow, width, height, measure) {
     id: each.id,
     path: path(each),
     width: Math.max(1, each.width),
-    left: each.left,
+    kind: each.left ? "left" : "",
     part: (each.price - prices[0]) / (prices[1] - prices[0] || 1),
     words: [
       `${each.source.name} → ${each.target.name}`,
@@ -50,6 +50,7 @@ export function layFlow(flow, width, height, measure) {
   return {
     empty: false,
     links,
+    labels: [],
     nodes,
     prices,
     columns: titles(before, after, width),
@@ -103,12 +104,13 @@ function priceRange(links) {
 }
 
 /** Ids of the blocks whose label has room: what is short first, then the larger ones, and no two labels on each other. */
-function withLabels(nodes) {
+export function withLabels(nodes) {
   const found = new Set();
-  const taken = [[], [], []];
+  const taken = [];
   const isLeft = (node) => Number(node.kind === "left");
   for (const node of nodes.toSorted((one, other) => isLeft(other) - isLeft(one) || other.value - one.value)) {
     const middle = (node.y0 + node.y1) / 2;
+    taken[node.column] ??= [];
     if (taken[node.column].some((other) => Math.abs(other - middle) < LABEL)) continue;
     taken[node.column].push(middle);
     found.add(node.id);
@@ -116,7 +118,7 @@ function withLabels(nodes) {
   return found;
 }
 
-function toBlock(node, room, measure, labelled) {
+export function toBlock(node, room, measure, labelled) {
   const before = node.column === 0;
   return {
     id: node.id,
@@ -160,7 +162,7 @@ function summary(flow) {
 }
 
 // Everything up and down the stream of a block or a link.
-function reach(graph, id) {
+export function reach(graph, id) {
   const lit = new Set([id]);
   const link = graph.links.find((each) => each.id === id);
   const walk = (node, side, far) => {
@@ -184,7 +186,7 @@ function reach(graph, id) {
 }
 
 // The block that an arrow key leads to.
-function neighbour(graph, id, key) {
+export function neighbour(graph, id, key) {
   const node = graph.nodes.find((each) => each.id === id);
   if (!node) return null;
   const column = graph.nodes.filter((each) => each.column === node.column).sort((one, other) => one.y0 - other.y0);

@@ -112,7 +112,7 @@ function App() {
   const now = isLive && !round ? Date.now() / 1000 : timeOf(rounds, round) || overview?.round?.time || Date.now() / 1000;
   const shown = useMemo(
     // A chosen round does not change: it is asked for again only where there was no answer.
-    () => ({ round, setRound, generation, revision: round ? attempt : attempt + generation, overview, rounds, now, refused }),
+    () => ({ round, setRound, generation, attempt, revision: round ? attempt : attempt + generation, overview, rounds, now, refused }),
     [round, generation, attempt, overview, rounds, refused],
   );
 

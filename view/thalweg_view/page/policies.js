@@ -3,6 +3,7 @@ import { useData } from "./data.js";
 import { compact, count, percent, plural } from "./format.js";
 import { html } from "./html.js";
 import { Bar, Empty, Problem, useSome } from "./parts.js";
+import { link } from "./route.js";
 
 /** Policies, and queues, that are drawn; a name finds the others. */
 const SOME = 300;
@@ -37,6 +38,7 @@ function Policy({ policy }) {
         <div><dt>Price</dt><dd title=${count(policy.price)}>${compact(policy.price)}</dd></div>
       </dl>
       ${planned ? html`<${Bar} part=${policy.placed / planned} label=${`${policy.placed} of ${plural(planned, "pod")} placed`} />` : null}
+      ${policy.draws ? html`<p><a href=${`${link("flow")}?network=${encodeURIComponent(policy.name)}`}>The network that it draws</a></p>` : null}
       ${policy.constraints.length ? html`<ul class="plain">${policy.constraints.map((each) => html`<li>${each}</li>`)}</ul>` : null}
     </section>`;
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 import msgspec
 
 from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.costs.network_model import network_models
 from flowcore.model.constraints import Constraint
 from flowcore.model.policies import OBSERVED, Policy
 from flowcore.model.resources import Amounts
@@ -29,6 +30,7 @@ class PolicyRow(msgspec.Struct, rename="camel"):
         placed: how many of its pods the round placed.
         left: how many of its pods the round left pending.
         price: sum of the prices of the placements.
+        draws: whether it, or its cost model, draws a network for its pods.
         held: where new pods wait and why, with ``waiting: Auto``; "": not known, or the policy says it.
     """
 
@@ -43,6 +45,7 @@ class PolicyRow(msgspec.Struct, rename="camel"):
     left: int = 0
     price: int = 0
     held: str = ""
+    draws: bool = False
 
 
 class PoliciesAnswer(Picture, frozen=True, rename="camel"):
@@ -90,7 +93,7 @@ class QueuesAnswer(Picture, frozen=True, rename="camel"):
     queues: list[QueueRow]
 
 
-def answer_policies(data: ViewData, query: RoundQuery, _context: AnswerContext) -> PoliciesAnswer:
+def answer_policies(data: ViewData, query: RoundQuery, context: AnswerContext) -> PoliciesAnswer:
     """The policies.
 
     Raises:
@@ -98,13 +101,13 @@ def answer_policies(data: ViewData, query: RoundQuery, _context: AnswerContext) 
     """
     plan = data.rounds.find(query.round)
     known = plan is None or plan.nodes is None
-    rows = _of_state(data) if known else {}
+    rows = _of_state(data, network_models(context.models)) if known else {}
     if plan is not None:
         _add_round(rows, plan, data.scenario.cluster.waiting if known else None)
     return PoliciesAnswer(data.generation, 0 if plan is None else plan.number, list(rows.values()))
 
 
-def _of_state(data: ViewData) -> dict[str, PolicyRow]:
+def _of_state(data: ViewData, models: Collection[str]) -> dict[str, PolicyRow]:
     cluster = data.scenario.cluster
     index = PolicyIndex(data.scenario.policies.values())
     rows = {policy.name: _row(policy) for policy in index.ordered}
@@ -116,6 +119,8 @@ def _of_state(data: ViewData) -> dict[str, PolicyRow]:
         row = rows.setdefault(policy.name, _row(policy))
         row.running = (row.running or 0) + population.placed
         row.waiting += population.waiting
+    for policy in index.ordered:
+        rows[policy.name].draws = policy.draws(models)
     for name, text in data.scenario.held.items():
         rows[name].held = text
     return rows

@@ -1,0 +1,1 @@
+"""The flow in the networks of policies, arc by arc."""
