@@ -17,7 +17,7 @@ from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.drawn_networks.compile_networks import ways_of
 from flowcore.planning.problem.result import Placement, SolvedNetwork, Unplaced
 from flowcore.questions.scenario.flow.flow_arcs import FlowArc, together
-from flowcore.questions.scenario.flow.flow_rows import Row, pods_name
+from flowcore.questions.scenario.flow.flow_rows import FlowRow, pods_name
 from flowcore.questions.scenario.flow.rule_rows import RuleFlow
 from flowcore.questions.scenario.flow.solved_rows import solved_rows
 
@@ -63,7 +63,7 @@ def drawn_flow(
             pods_name(selector.text): cost for selector, cost in sorted(ends, key=itemgetter(1), reverse=True)
         }
         rows += [
-            Row("arcs", start, UNSCHEDULED_NAME, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
+            FlowRow("arcs", start, UNSCHEDULED_NAME, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
             for start, cost in drawn_ends.items()
         ]
     # Pods may wait, whether that is drawn or not.
@@ -116,7 +116,7 @@ def _priced(arc: FlowArc, waiting: Mapping[str, Sequence[int]]) -> FlowArc:
     return msgspec.structs.replace(arc, price=min(prices), highest_price=max(prices)) if prices else arc
 
 
-def _folded(rows: Iterable[Row], *, nodes: bool) -> list[FlowArc]:
+def _folded(rows: Iterable[FlowRow], *, nodes: bool) -> list[FlowArc]:
     """The rows as arcs; of those from one point to nodes one, unless each node is asked for."""
     folded: dict[tuple[str, str, str, str], list[FlowArc]] = {}
     for row in rows:

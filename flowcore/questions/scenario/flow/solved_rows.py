@@ -8,16 +8,16 @@ from flowcore.costs.network_model import Arc, End, PlacedPods, Pods
 from flowcore.model.networks import NetworkSpec
 from flowcore.model.nodes import Node
 from flowcore.planning.problem.result import SolvedNetwork
-from flowcore.questions.scenario.flow.flow_rows import Row, end_name, pods_name
+from flowcore.questions.scenario.flow.flow_rows import FlowRow, end_name, pods_name
 
 #: How points begin that the drawing adds for an arc of pods, and what those have that it adds within an arc.
 _OF_PODS, _WITHIN = "arcs[", " from "
 
 
-def solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[Row]:
+def solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[FlowRow]:
     """What the solver found, without the points that the drawing adds."""
-    rows: dict[tuple[str, str, str], Row] = {}
-    within: dict[str, Row] = {}
+    rows: dict[tuple[str, str, str], FlowRow] = {}
+    within: dict[str, FlowRow] = {}
     joints = list[tuple[str, Arc]]()
     #: What a part of the costs of nodes adds for the pods that come to a point. Where none comes it is unknown.
     parts: dict[str, list[int]] = {}
@@ -33,7 +33,9 @@ def solved_rows(spec: NetworkSpec | None, solved: SolvedNetwork) -> Iterable[Row
             continue
         from_pods = not isinstance(arc.tail, str) or tail.startswith(_OF_PODS)
         start, end = _start(spec or NetworkSpec(), arc), end_name(arc.head)
-        row = rows.setdefault((arc.name, start, end), Row(arc.name, start, end, from_pods, isinstance(arc.head, Node)))
+        row = rows.setdefault(
+            (arc.name, start, end), FlowRow(arc.name, start, end, from_pods, isinstance(arc.head, Node))
+        )
         row.add(arc, units)
         if tail and (tail.startswith(_OF_PODS) or (arc.name in parted and tail not in reached)):
             row.parts = tail
