@@ -96,7 +96,7 @@ def test_a_minimum_that_is_not_met() -> None:
     flow = flow_of(policy, *rest)
     assert units(flow) == {("pods", "3 nodes"): 0, ("pods", "Unscheduled"): 5}
     assert arcs(flow)["pods", "3 nodes"]["state"] == "short"
-    assert "needs at least 4 pods for node m0, and gets 2" in "".join(flow["notes"])
+    assert "arcs[0] to Nodes needs 12 more pods for all that it leads to, and 5 may take it" in "".join(flow["notes"])
 
 
 def test_the_flow_is_that_of_the_plan() -> None:

@@ -116,13 +116,15 @@ def _hopeless(problem: Problem) -> Iterator[tuple[str, str]]:
             least = Minimum.at_least(counter, rule)
             lacking = least.lacking(counter.initial)
             room = sum((_most_inside(each, counter) for each in able), np.zeros_like(lacking))
-            short = lacking > room
-            if not short.any() and int(lacking.sum()) > sum(each.count for each in able):
-                short = lacking > 0
-            if short.any():
-                domain = int(np.argmax(short))
-                most = int(counter.initial[domain] + min(room[domain], sum(each.count for each in able)))
+            wait = sum(each.count for each in able)
+            if (lacking > room).any():
+                domain = int(np.argmax(lacking > room))
+                most = int(counter.initial[domain] + room[domain])
                 yield name, _sentence(problem, name, rule, counter, domain, most)
+                break
+            if int(lacking.sum()) > wait:
+                needs = f"needs {counted(int(lacking.sum()), 'more pod')} for all that it leads to"
+                yield name, f"{_refused(name, rule)} {needs}, and {wait:,} may take it"
                 break
 
 
@@ -150,9 +152,13 @@ def _sentence(
 ) -> str:
     """Why a network is refused, without a full stop."""
     where = "" if not rule.topology_key else f" for {' '.join(_label_and_value(problem, rule, counter, domain))}"
+    return f"{_refused(policy, rule)} needs at least {counted(rule.min_pods, 'pod')}{where}, and gets {count}"
+
+
+def _refused(policy: str, rule: MinPerDomain) -> str:
+    """A network that is refused, and the arc for which it is."""
     named = f"the network of policy {policy}"
-    arc = rule.arc.removesuffix(f" of {named}")
-    return f"{named} is refused: {arc} needs at least {counted(rule.min_pods, 'pod')}{where}, and gets {count}"
+    return f"{named} is refused: {rule.arc.removesuffix(f' of {named}')}"
 
 
 def _label_and_value(problem: Problem, rule: MinPerDomain, counter: DomainCounter, domain: int) -> tuple[str, str]:

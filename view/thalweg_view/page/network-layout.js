@@ -46,7 +46,8 @@ export function layNetwork(flow, width, measure) {
   const labelled = withLabels(graph.nodes);
   const nodes = graph.nodes.map((each) => {
     const beside = each.column === 0 ? before : each.column === columns - 1 ? after : room;
-    return { ...toBlock(each, beside, measure, labelled.has(each.id)), pods: each.flow, opens: "" };
+    const words = [each.name, `${plural(each.flow, "unit")} of flow`];
+    return { ...toBlock(each, beside, measure, labelled.has(each.id)), pods: each.flow, opens: "", words };
   });
   const byId = new Map([...nodes, ...links].map((each) => [each.id, each]));
   return {

@@ -15,7 +15,7 @@ from flowcore.model.selectors import LabelSelector
 from flowcore.planning.drawn_networks.compile_networks import ways_of
 from flowcore.planning.problem.result import Placement, SolvedArc, SolvedNetwork, Unplaced
 from flowcore.questions.scenario.flow.flow_arcs import FlowArc, together
-from flowcore.questions.scenario.flow.flow_rows import Row
+from flowcore.questions.scenario.flow.flow_rows import FlowRow
 from flowcore.questions.scenario.flow.rule_rows import RuleFlow
 
 
@@ -59,7 +59,7 @@ def drawn_flow(
     if solved is None:
         drawn_ends = {PodEnd(selector).text: cost for selector, cost in sorted(ends, key=itemgetter(1), reverse=True)}
         rows += [
-            Row("arcs", start, UNSCHEDULED, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
+            FlowRow("arcs", start, UNSCHEDULED, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
             for start, cost in drawn_ends.items()
         ]
     # Pods may wait, whether that is drawn or not.
@@ -79,9 +79,9 @@ def drawn_flow(
     return arcs, notes
 
 
-def _solved_row(arc: SolvedArc) -> Row:
+def _solved_row(arc: SolvedArc) -> FlowRow:
     drawn = arc.arc
-    return Row(
+    return FlowRow(
         arc.name,
         arc.tail,
         arc.head,
@@ -122,7 +122,7 @@ def _priced(arc: FlowArc, waiting: Mapping[str, Sequence[int]]) -> FlowArc:
     return msgspec.structs.replace(arc, price=min(prices), highest_price=max(prices)) if prices else arc
 
 
-def _folded(rows: Iterable[Row], *, nodes: bool) -> list[FlowArc]:
+def _folded(rows: Iterable[FlowRow], *, nodes: bool) -> list[FlowArc]:
     """The rows as arcs; of those from one point to nodes one, unless each node is asked for."""
     folded: dict[tuple[str, str, str, str], list[FlowArc]] = {}
     for row in rows:

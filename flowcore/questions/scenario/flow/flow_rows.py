@@ -8,7 +8,7 @@ from flowcore.questions.scenario.flow.flow_arcs import FlowArc
 
 
 @dataclass(slots=True)
-class Row:
+class FlowRow:
     """An arc between two ends.
 
     Attributes:

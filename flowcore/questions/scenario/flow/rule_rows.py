@@ -18,7 +18,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.planning.drawn_networks.compile_networks import NetworkStart
 from flowcore.planning.drawn_networks.placed_pods import placed_by
-from flowcore.questions.scenario.flow.flow_rows import Row
+from flowcore.questions.scenario.flow.flow_rows import FlowRow
 
 
 class RuleFlow:
@@ -97,7 +97,7 @@ class RuleFlow:
     def _part(self, part: CostPart | None, weight: int, node: int) -> int:
         return weight * int(self._taken[node]) if part is CostPart.UTILISATION else 0
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[FlowRow]:
         """A row for each end of each arc."""
         starts = {way.path[0]: start for start, of_start in self._ways for way in of_start}
         reached: dict[PassedArc, Bools] = {}
@@ -137,7 +137,7 @@ class RuleFlow:
 
     def _rows_of(
         self, arc: PassedArc, start: NetworkStart | None, mask: Bools, parts: tuple[Int64s, Int64s] | None
-    ) -> Iterable[Row]:
+    ) -> Iterable[FlowRow]:
         """A row for each end of an arc, with ways to these nodes.
 
         Args:
@@ -146,11 +146,11 @@ class RuleFlow:
         """
         passed = self._passed.get(arc, np.zeros(len(self._table.nodes), dtype=np.int64))
         to_nodes, size = arc.arc.head not in self._aggregators, self._units.get(arc, 1)
-        rows: dict[tuple[str, str], Row] = {}
+        rows: dict[tuple[str, str], FlowRow] = {}
         for node in np.nonzero(mask)[0].tolist():
             begins = PodEnd(start.selector, start.runs).text if start else self._point(arc.tail, arc.tail_label, node)
             ends = self._table.nodes[node].name if to_nodes else self._point(arc.arc.head, arc.head_label, node)
-            row = rows.setdefault((begins, ends), Row(arc.name, begins, ends, start is not None, to_nodes))
+            row = rows.setdefault((begins, ends), FlowRow(arc.name, begins, ends, start is not None, to_nodes))
             row.flow += int(passed[node])
             row.minimum, row.maximum, row.whole_or_none = arc.arc.minimum, arc.arc.maximum, arc.arc.whole_or_none
             row.gain = str(arc.arc.factor)
