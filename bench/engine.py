@@ -47,8 +47,8 @@ SIZES = (
 )
 #: With rules between pods and gangs.
 RULED = ((600, 2_000, 48, 2_000), (5_000, 5_000, 100, 50_000))
-#: Decided by a network that is solved as a whole, without gangs and with them.
-NETWORKS = (100, 300, 12, 300), (150, 450, 16, 450)
+#: Under a network with limits, minimums and gains that a cost model draws, without gangs and with them.
+NETWORKS = (100, 300, 12, 300), (1_000, 3_000, 50, 3_000)
 #: Beside the same round without a network; and how many racks the nodes are in.
 DRAWN, RACKS = (((12_500, 2_000, 50, 0), 0.1), ((1_000, 3_000, 50, 0), 1.1)), 40
 #: The same pods on a tenth of the nodes, and how much more the larger cluster may cost.
@@ -210,7 +210,7 @@ def _cell(value: float | None) -> str:
 @click.option("--sizes", "parts", flag_value="sizes", multiple=True, help="Rounds over generated clusters.")
 @click.option("--bounds", "parts", flag_value="bounds", multiple=True, help="The same with the usual budget.")
 @click.option("--rules", "parts", flag_value="rules", multiple=True, help="With rules between pods, and gangs.")
-@click.option("--networks", "parts", flag_value="networks", multiple=True, help="Decided by a network as a whole.")
+@click.option("--networks", "parts", flag_value="networks", multiple=True, help="Under networks that are drawn.")
 @click.option("--growth", "parts", flag_value="growth", multiple=True, help="One batch on few and on many nodes.")
 @click.option("--classes", "parts", flag_value="classes", multiple=True, help="One batch in 1 to 1,000 classes.")
 @click.option("--quality", "parts", flag_value="quality", multiple=True, help="Small instances beside CP-SAT.")

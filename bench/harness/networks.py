@@ -34,7 +34,7 @@ from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.filters import run_filters
 from harness.instances import ZONE
 
-#: Of so many kinds of pods one comes in pairs, and one in gangs.
+#: Of so many kinds of pods one comes in pairs if their number is even, and one in gangs.
 _PAIRS, _GANGS = 5, 7
 #: Of so many nodes that take pods one must get a pod.
 _WANTED = 10
@@ -55,8 +55,10 @@ class Drawn(NetworkCostModel):
 
     def network(self, view: NetworkView) -> NetworkSpec:
         """Zones, in them the nodes that want a pod and the others; and an arc with a gain for each kind of pairs."""
-        apps = sorted({pods.labels["app"] for pods in view.pods})
-        pairs = [app for app in apps if _in_pairs(app)]
+        counts = Counter[str]()
+        for pods in view.pods:
+            counts[pods.labels["app"]] += pods.count
+        pairs = [app for app, number in sorted(counts.items()) if _in_pairs(app) and number % 2 == 0]
         # Pods that run count in the network too.
         count, zones = sum(pods.count for pods in view.pods) + sum(view.running({}).values()), len(view.by_label(ZONE))
         aggregators = [

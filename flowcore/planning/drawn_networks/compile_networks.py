@@ -46,7 +46,7 @@ from flowcore.planning.problem.problem import Problem
 #: A network with more ways than this is solved as a whole.
 _MOST_WAYS = 256
 #: Of more kinds of pods and nodes an integer program of a whole network is too large.
-_FEW_PAIRS = 5_000
+_FEW_PAIRS = 500
 #: A part of what nodes cost is seldom more than that of so many whole nodes.
 _DEAREST_PART = 10 * OMEGA
 _NO_WEIGHTS = CostWeights(*[0] * len(CostWeights.__struct_fields__))
