@@ -79,7 +79,14 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
                 if arc.maximum is not None
             ),
             *(
-                MaxPerDomain(arc.name, EACH_NODE, arc.selectors, rules.namespaces, 0, arc.closed)
+                MaxPerDomain(
+                    f"{arc.name}, which takes {arc.minimum} pods or none",
+                    EACH_NODE,
+                    arc.selectors,
+                    rules.namespaces,
+                    0,
+                    arc.closed,
+                )
                 for arc in arcs
                 if arc.closed
             ),

@@ -15,6 +15,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.amount_text import counted
 from flowcore.model.constraint_limits import minimum_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, MinPerDomain
+from flowcore.model.policies import Policy
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.demands import Demand
@@ -22,7 +23,7 @@ from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.result import Unplaced
+from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
@@ -101,6 +102,23 @@ class RefuseNetworks(Pass):
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with the pods that wait, and what they cost."""
         return candidate.with_decided(self._decided)
+
+
+def placed_as_one(placements: tuple[Placement, ...], policies: Mapping[str, Policy]) -> tuple[Placement, ...]:
+    """The placements, those of networks with minimums all or none of them: fewer may be no use."""
+    asking = {
+        name
+        for name, policy in policies.items()
+        if policy.network_rules is not None and any(arc.minimum for arc in policy.network_rules.arcs)
+    }
+    if not asking:
+        return placements
+    return tuple(
+        replace(each, atomic_group=f"network of policy {each.pod.policy}")
+        if each.pod.policy in asking and not each.atomic_group
+        else each
+        for each in placements
+    )
 
 
 def _hopeless(problem: Problem) -> Iterator[tuple[str, str]]:

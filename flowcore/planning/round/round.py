@@ -17,7 +17,7 @@ from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.drawn_networks.compile_networks import CompileNetworks
 from flowcore.planning.drawn_networks.joint.network_pass import SolveNetworks
 from flowcore.planning.drawn_networks.pods_together import FormNetworkGangs
-from flowcore.planning.drawn_networks.unmet_minimums import NOTHING_UNMET, RefuseNetworks, Unmet
+from flowcore.planning.drawn_networks.unmet_minimums import NOTHING_UNMET, RefuseNetworks, Unmet, placed_as_one
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.gangs.claim_gangs import FormClaimGangs
@@ -397,7 +397,8 @@ class Round:
         )
         result = self._replacements.settle(plan_evictions(self._problem, result, candidate, relaxed))
         holds = history_after(self._problem, result, candidate.held)
-        result = replace(result, placements=_with_volumes(result.placements, self._begun), holds=holds)
+        placements = placed_as_one(_with_volumes(result.placements, self._begun), self._problem.policies)
+        result = replace(result, placements=placements, holds=holds)
         result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
         least = partial(left_at_least, self._problem, self._begun, result.unplaced)
         result = replace(result, left_at_least=say("What every plan leaves", least, None))
