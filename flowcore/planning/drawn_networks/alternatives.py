@@ -106,18 +106,18 @@ class Alternatives:
         return True
 
 
-def _without(term: NodeSelectorTerm | None, other: NodeSelectorTerm | None) -> Iterator[NodeSelectorTerm]:
-    """Terms that select what one selects and another one does not.
+def _without(term: NodeSelectorTerm | None, taken: NodeSelectorTerm | None) -> Iterator[NodeSelectorTerm]:
+    """Terms that select what one selects and a second one does not.
 
     Raises:
         IsJointError: no terms say it.
     """
     before = NodeSelectorTerm() if term is None else term
-    for number, wanted in enumerate(() if other is None else (*other.expressions, *other.fields)):
+    for number, wanted in enumerate(() if taken is None else (*taken.expressions, *taken.fields)):
         if wanted.operator not in _OPPOSITES:
             raise IsJointError
         opposite = Requirement(wanted.key, _OPPOSITES[wanted.operator], wanted.values)
-        if other is not None and number < len(other.expressions):
+        if taken is not None and number < len(taken.expressions):
             yield NodeSelectorTerm((*before.expressions, opposite), before.fields)
         else:
             yield NodeSelectorTerm(before.expressions, (*before.fields, opposite))

@@ -104,7 +104,7 @@ class Minimum(RisingPrice):
 
     @classmethod
     def at_least(cls, counter: DomainCounter, rule: MinPerDomain) -> Minimum:
-        """So many pods. Where none are enough too, only a pod that is there asks for others."""
+        """The price of a rule. Where none are enough too, only a pod that is there asks for others."""
         begin = ([1], [0]) if rule.or_none else ([], [])
         ends, costs = np.array([*begin[0], rule.min_pods]), np.array([*begin[1], -LACK, 0])
         wanted = np.bincount(counter.domains.codes, minlength=counter.domains.count + 1) > 0
