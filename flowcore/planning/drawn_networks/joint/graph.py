@@ -233,5 +233,5 @@ def _reachable_maximums(
             maximums[number] = reaching
             most[arc.head] += reaching if arc.gain == 1 else reaching * arc.gain
             if most[arc.head] > _MOST_UNITS:
-                raise NetworkRefused(f"its gains make more than {_MOST_UNITS} units of flow at {names[arc.head]}")
+                raise NetworkRefused(f"its arcs let more than {_MOST_UNITS} units of flow come to {names[arc.head]}")
     return maximums
