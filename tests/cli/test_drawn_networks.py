@@ -85,7 +85,7 @@ def test_an_arc_holds_for_all_its_pods_together() -> None:
         ),
         (
             {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]},
-            "arc arcs[0] to m0 -> m0 has a minimum of 6, and at most 4 can reach it",
+            "arcs[0] to Nodes needs at least 6 pods for node m0, and gets 4",
         ),
     ],
 )

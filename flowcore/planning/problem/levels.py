@@ -103,8 +103,8 @@ def _at_levels(problem: Problem, candidate: Candidate) -> tuple[AtLevel, ...]:
     for level, count in _strays(problem, candidate).items():
         strays[level] += count
     for minimum, _, lacking in problem.objective.lacking(candidate.commits):
-        asking = [each for each in problem.demands if minimum in each.constraints.rising]
-        level = max(demand.level for demand in asking)
+        policies = {each.policy.name for each in problem.demands if minimum in each.constraints.rising}
+        level = max(demand.level for demand in problem.demands if demand.policy.name in policies)
         most = sum(int(demand.worth.sum()) for demand in problem.demands if demand.level == level)
         waiting[level] += int(lacking.sum()) * (1 + most)
     return tuple(map(AtLevel, waiting.values(), strays.values()))
