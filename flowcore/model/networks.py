@@ -235,3 +235,8 @@ class NetworkRules(msgspec.Struct, frozen=True):
     waiting: tuple[tuple[LabelSelector, int], ...]
     dearest: int
     together: tuple[tuple[LabelSelector, int, str], ...] = ()
+
+    @property
+    def has_minimums(self) -> bool:
+        """Whether some arc must have units, or none."""
+        return any(arc.minimum for arc in self.arcs)

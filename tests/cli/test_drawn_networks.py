@@ -85,7 +85,7 @@ def test_an_arc_holds_for_all_its_pods_together() -> None:
         ),
         (
             {"arcs": [{"from": {"podSelector": {}}, "to": "Nodes", "minimum": 6}]},
-            "arcs[0] to Nodes needs at least 6 pods for node m0, and gets 4",
+            "arcs[0] to Nodes needs 18 more pods for all that it leads to, and 4 may take it",
         ),
     ],
 )

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+import pytest
+from support import eviction_clusters as clusters
 from support.model import GI, node, pod, snapshot
 
 from flowcore.api.policies import parse_policy
@@ -14,6 +17,7 @@ from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.round import RoundResult, run_round
 
 EVERYBODY: Mapping[str, Any] = {"podSelector": {}}
@@ -113,3 +117,38 @@ def test_pairs_share_a_node_where_a_network_is_large() -> None:
     assert "2 pods with" in left.reason
     assert "only 1 of them" in left.reason
     assert left.code == "GangIncomplete"
+
+
+@pytest.mark.parametrize(("count", "placed", "evicted"), [(3, 0, 0), (4, 4, 3), (5, 4, 3)])
+def test_nobody_leaves_for_fewer_pods_than_are_worth_anything(count: int, placed: int, evicted: int) -> None:
+    """A node of 4 CPUs has room for one pod; three that run are less important. The arc takes four pods or none."""
+    policy = msgspec.structs.replace(
+        BUILT_IN,
+        network=drawing({"arcs": [{"from": EVERYBODY, "to": "Nodes", "minimum": 4, "wholeOrNone": True}]}).network,
+    )
+    signature = PodSignature("default", (("app", "a"),))
+    pods = [clusters.waiting(f"w{at}", 1, priority=10, signature=signature) for at in range(count)]
+    runs = [clusters.running(f"r{at}", "n1a", 1, labels=(("app", "other"),)) for at in range(3)]
+    network = msgspec.structs.replace(
+        policy, selects=msgspec.structs.replace(policy.selects, pods=LabelSelector((Requirement("app", "In", ("a",)),)))
+    )
+    result = run_round(clusters.snapshot([clusters.node("n1a", 4)], runs, pods), {network.name: network})
+    assert (len(result.placements), len(result.evictions)) == (placed, evicted)
+
+
+def test_a_minimum_holds_whoever_decides_about_other_pods() -> None:
+    """A network that is solved as a whole takes the room first; what is left is too little for the minimum."""
+    ways = [{"from": EVERYBODY, "to": "all"}, {"from": EVERYBODY, "to": "all", "maximum": 0}]
+    first = {"aggregators": [{"name": "all", "arcs": [{"to": "Nodes"}]}], "arcs": [{**ways[0], "maximum": 99}, ways[1]]}
+    urgent = parse_policy("q", {"selects": {"podSelector": {}}, "network": first}, BUILT_IN_MODELS)
+    own = {
+        "arcs": [
+            {"from": {"podSelector": {"matchLabels": {"app": "a"}}}, "to": "Nodes", "minimum": 1},
+            {"from": {"podSelector": {"matchLabels": {"app": "b"}}}, "to": "Nodes"},
+        ]
+    }
+    pods = [*apps(4, 1500, "q", priority=10), *apps(2, 2000), *apps(2, 500, app="b", first=2)]
+    state = snapshot(racks(2, 1), pods, (), pod_index=PodIndex.of(()))
+    result = run_round(state, {"p": drawing(own), "q": urgent})
+    assert {each.pod.policy for each in result.placements} == {"q"}
+    assert {each.code for each in result.unplaced} == {"NetworkRefused"}

@@ -6,12 +6,12 @@ the round is solved again without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.amount_text import counted
 from flowcore.model.constraint_limits import minimum_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, MinPerDomain
@@ -21,9 +21,8 @@ from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
-from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
@@ -49,21 +48,29 @@ class Unmet:
     closed: Mapping[str, Mapping[str, tuple[NodeSelectorTerm, ...]]] = field(default_factory=dict)
     turns: int = 0
 
-    def beside(self, problem: Problem, commits: Sequence[Commit]) -> Unmet | None:
-        """The same and what this plan does not meet; None: it meets all."""
-        lacking = problem.objective.lacking(commits)
-        if not lacking:
-            return None
+    def beside(self, snapshot: Snapshot, policies: Mapping[str, Policy], result: RoundResult) -> Unmet | None:
+        """The same and what a plan does not meet, with the pods that it moves or evicts; None: it meets all.
+
+        Args:
+            policies: with their rules.
+        """
         refused, closed = dict(self.refused), {name: dict(of_arcs) for name, of_arcs in self.closed.items()}
-        for minimum, counts, lacks in lacking:
-            name = next(each.policy.name for each in problem.demands if minimum in each.constraints.rising)
-            if minimum.rule.or_none and self.turns < _MOST_TURNS:
-                arcs, domains = closed.setdefault(name, {}), np.nonzero(lacks)[0].tolist()
-                terms = (term for domain in domains for term in _nodes_of(problem, minimum, domain))
-                arcs[minimum.rule.arc] = (*arcs.get(minimum.rule.arc, ()), *terms)
-            else:
-                domain = int(np.argmax(lacks > 0))
-                refused[name] = _sentence(problem, name, minimum.rule, minimum.counter, domain, int(counts[domain]))
+        for name in sorted({each.pod.policy for each in result.placements}):
+            for rule in _asked(policies[name]):
+                counter = _counter_of(rule, snapshot)
+                minimum, counts = Minimum.at_least(counter, rule), _counts(rule, counter, snapshot, result)
+                lacks = minimum.lacking(counts)
+                if not lacks.any():
+                    continue
+                if rule.or_none and self.turns < _MOST_TURNS:
+                    arcs, domains = closed.setdefault(name, {}), np.nonzero(lacks)[0].tolist()
+                    terms = (term for domain in domains for term in _nodes_of(snapshot, rule, counter, domain))
+                    arcs[rule.arc] = (*arcs.get(rule.arc, ()), *terms)
+                else:
+                    domain = int(np.argmax(lacks > 0))
+                    refused[name] = _sentence(snapshot, name, rule, counter, domain, int(counts[domain]))
+        if refused == self.refused and closed == self.closed:
+            return None
         return Unmet(refused, closed, self.turns + 1)
 
 
@@ -106,13 +113,7 @@ class RefuseNetworks(Pass):
 
 def placed_as_one(placements: tuple[Placement, ...], policies: Mapping[str, Policy]) -> tuple[Placement, ...]:
     """The placements, those of networks with minimums all or none of them: fewer may be no use."""
-    asking = {
-        name
-        for name, policy in policies.items()
-        if policy.network_rules is not None and any(arc.minimum for arc in policy.network_rules.arcs)
-    }
-    if not asking:
-        return placements
+    asking = {name for name in {each.pod.policy for each in placements} if any(_asked(policies[name]))}
     return tuple(
         replace(each, atomic_group=f"network of policy {each.pod.policy}")
         if each.pod.policy in asking and not each.atomic_group
@@ -121,43 +122,58 @@ def placed_as_one(placements: tuple[Placement, ...], policies: Mapping[str, Poli
     )
 
 
+def _asked(policy: Policy) -> Iterator[MinPerDomain]:
+    """What the arcs of a policy's network must have."""
+    rules = policy.network_rules
+    if rules is not None:
+        yield from filter(None, (minimum_of(arc, rules) for arc in rules.arcs))
+
+
+def _counts(rule: MinPerDomain, counter: DomainCounter, snapshot: Snapshot, result: RoundResult) -> Int64s:
+    """int64[D + 1]: pods that a rule counts, with a plan."""
+    match, namespaces, counts = limit_match(rule), snapshot.pod_index.namespaces, counter.initial.copy()
+    changes = [(each.pod.signature, each.node, 1) for each in result.placements]
+    for eviction in result.evictions:
+        left = (eviction.pod.node, -1), *(((eviction.to, 1),) if eviction.to else ())
+        changes += [(eviction.pod.signature, node, more) for node, more in left]
+    for signature, name, more in changes:
+        node = snapshot.table.index[name]
+        if counter.counted_nodes[node] and match.includes(signature, namespaces):
+            counts[counter.domains.codes[node]] += more
+    return counts
+
+
 def _hopeless(problem: Problem) -> Iterator[tuple[str, str]]:
     """Policies, and why no plan gives their network what it must have, whoever else is placed."""
-    waiting = {pod.policy for pod in problem.snapshot.pending}
-    for name in sorted(waiting):
-        rules = problem.policies[name].network_rules
-        asking = () if rules is None else tuple(filter(None, (minimum_of(arc, rules) for arc in rules.arcs)))
-        must = [each for each in asking if not each.or_none]
-        own = [demand for demand in problem.demands if demand.policy.name == name] if must else []
-        for rule in must:
-            counter, able = _counter(problem, rule, own)
-            least = Minimum.at_least(counter, rule)
-            lacking = least.lacking(counter.initial)
-            room = sum((_most_inside(each, counter) for each in able), np.zeros_like(lacking))
+    snapshot = problem.snapshot
+    for name in sorted({pod.policy for pod in snapshot.pending}):
+        for rule in _asked(problem.policies[name]):
+            if rule.or_none:
+                continue
+            counter = _counter_of(rule, snapshot)
+            able = [each for each in problem.demands if each.policy.name == name and _passes(each, rule)]
+            lacking = Minimum.at_least(counter, rule).lacking(counter.initial)
             wait = sum(each.count for each in able)
-            if (lacking > room).any():
-                domain = int(np.argmax(lacking > room))
-                most = int(counter.initial[domain] + room[domain])
-                yield name, _sentence(problem, name, rule, counter, domain, most)
-                break
             if int(lacking.sum()) > wait:
                 needs = f"needs {counted(int(lacking.sum()), 'more pod')} for all that it leads to"
                 yield name, f"{_refused(name, rule)} {needs}, and {wait:,} may take it"
                 break
+            room = sum((_most_inside(each, counter) for each in able), np.zeros_like(lacking))
+            if snapshot.running is None and (lacking > room).any():
+                domain = int(np.argmax(lacking > room))
+                most = int(counter.initial[domain] + room[domain])
+                yield name, _sentence(snapshot, name, rule, counter, domain, most)
+                break
 
 
-def _counter(problem: Problem, rule: MinPerDomain, demands: Sequence[Demand]) -> tuple[DomainCounter, list[Demand]]:
-    """What counts the pods of a rule, and the demands whose pods it counts."""
-    able, counter = list[Demand](), None
-    for demand in demands:
-        for price in demand.constraints.rising:
-            if isinstance(price, Minimum) and price.rule == rule:
-                able, counter = [*able, demand], price.counter
-    if counter is None:
-        snapshot = problem.snapshot
-        pods, domains = snapshot.pod_index.matching_pods(limit_match(rule)), domains_of_limit(rule, snapshot.table)
-        counter = DomainCounter.of(pods, domains, None, snapshot.table)
-    return counter, able
+def _passes(demand: Demand, rule: MinPerDomain) -> bool:
+    constraints = demand.group.signature.constraints
+    return constraints is not None and rule in constraints.minimums
+
+
+def _counter_of(rule: MinPerDomain, snapshot: Snapshot) -> DomainCounter:
+    pods, domains = snapshot.pod_index.matching_pods(limit_match(rule)), domains_of_limit(rule, snapshot.table)
+    return DomainCounter.of(pods, domains, None, snapshot.table)
 
 
 def _most_inside(demand: Demand, counter: DomainCounter) -> Int64s:
@@ -166,10 +182,10 @@ def _most_inside(demand: Demand, counter: DomainCounter) -> Int64s:
 
 
 def _sentence(
-    problem: Problem, policy: str, rule: MinPerDomain, counter: DomainCounter, domain: int, count: int
+    snapshot: Snapshot, policy: str, rule: MinPerDomain, counter: DomainCounter, domain: int, count: int
 ) -> str:
     """Why a network is refused, without a full stop."""
-    where = "" if not rule.topology_key else f" for {' '.join(_label_and_value(problem, rule, counter, domain))}"
+    where = "" if not rule.topology_key else f" for {' '.join(_label_and_value(snapshot, rule, counter, domain))}"
     return f"{_refused(policy, rule)} needs at least {counted(rule.min_pods, 'pod')}{where}, and gets {count}"
 
 
@@ -179,19 +195,18 @@ def _refused(policy: str, rule: MinPerDomain) -> str:
     return f"{named} is refused: {rule.arc.removesuffix(f' of {named}')}"
 
 
-def _label_and_value(problem: Problem, rule: MinPerDomain, counter: DomainCounter, domain: int) -> tuple[str, str]:
+def _label_and_value(snapshot: Snapshot, rule: MinPerDomain, counter: DomainCounter, domain: int) -> tuple[str, str]:
     """The label and the value that a domain is for."""
-    node = problem.snapshot.table.nodes[int(np.argmax(counter.domains.codes == domain))]
+    node = snapshot.table.nodes[int(np.argmax(counter.domains.codes == domain))]
     key = rule.topology_key
     return ("node", node.name) if key == EACH_NODE else (key, dict(node.labels)[key])
 
 
-def _nodes_of(problem: Problem, minimum: Minimum, domain: int) -> list[NodeSelectorTerm]:
+def _nodes_of(snapshot: Snapshot, rule: MinPerDomain, counter: DomainCounter, domain: int) -> list[NodeSelectorTerm]:
     """The nodes of a domain, in which an arc is closed."""
-    rule = minimum.rule
     if not rule.topology_key:
         return list(rule.nodes or (_EVERY_NODE,))
-    label, value = _label_and_value(problem, rule, minimum.counter, domain)
+    label, value = _label_and_value(snapshot, rule, counter, domain)
     if rule.topology_key == EACH_NODE:
         return [NodeSelectorTerm((), (Requirement("metadata.name", "In", (value,)),))]
     inside = Requirement(label, "In", (value,))

@@ -174,5 +174,6 @@ def may_change_places(problem: Problem, result: RoundResult, candidate: Candidat
         or (pod.pod_class.numa is not None and problem.snapshot.numa is not None)
         or demand.policy.unscheduled.aging_crosses_priorities
         or demand.waits
+        or demand.is_of_minimums
         for demand, pod in of_round
     )

@@ -29,7 +29,7 @@ from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
-from flowcore.rules.topology.round_constraints.rising_price import LACK, Minimum, RisingPrice
+from flowcore.rules.topology.round_constraints.rising_price import LACK, MOST_LACKING, Minimum, RisingPrice
 
 
 class Objective:
@@ -87,7 +87,7 @@ class Objective:
 
     def shortage(self, commits: Sequence[Commit]) -> int:
         """What the pods cost that minimums lack."""
-        return LACK * sum(int(lacking.sum()) for *_, lacking in self.lacking(commits))
+        return LACK * min(MOST_LACKING, sum(int(lacking.sum()) for *_, lacking in self.lacking(commits)))
 
     def placed(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods."""

@@ -373,14 +373,6 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far; where it does not meet what networks must have, the same without them."""
         candidate, bound = self._best_candidate(), self._bound
-        unmet = self._unmet.beside(self._problem, candidate.commits)
-        if unmet is not None:
-            again = self._again(unmet=unmet)
-            again.bound_by(bound)
-            for _ in range(min(self._steps, DEFAULT_STEPS)):
-                if not again.step():
-                    break
-            return again.result()
         portfolio, relaxed, say = self._portfolio, self._relaxed, self._problem.say
         if self._bounding is not None and bound < candidate.cost:
             by_gangs = partial(self._bounding.bound_by, portfolio.relaxed)
@@ -396,6 +388,14 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = self._replacements.settle(plan_evictions(self._problem, result, candidate, relaxed))
+        unmet = self._unmet.beside(self._begun, self._problem.policies, result)
+        if unmet is not None:
+            again = self._again(unmet=unmet)
+            again.bound_by(bound)
+            for _ in range(min(self._steps, DEFAULT_STEPS)):
+                if not again.step():
+                    break
+            return again.result()
         holds = history_after(self._problem, result, candidate.held)
         placements = placed_as_one(_with_volumes(result.placements, self._begun), self._problem.policies)
         result = replace(result, placements=placements, holds=holds)

@@ -240,4 +240,4 @@ class Movers(Eligibility):
 
 def _is_of_single_pods(policy: Policy) -> bool:
     """Whether a pod may go elsewhere and the policy's network has all that it must."""
-    return policy.network_rules is not None and not any(arc.minimum for arc in policy.network_rules.arcs)
+    return policy.network_rules is not None and not policy.network_rules.has_minimums

@@ -13,7 +13,9 @@ _MOST_DEPENDENTS = 32
 
 
 def revocable(problem: Problem, result: RoundResult, dependents: Dependents, priority: int) -> list[Placement]:
-    """Placements below a priority, in their order; not of policies whose age crosses priorities.
+    """Placements below a priority, in their order; not of policies whose age crosses priorities, or whose network asks.
+
+    A minimum of a network may need any of its pods, also for a dearer pod of the same policy.
 
     And none that a placement may need which cannot be taken back with it: because it is of a higher priority, or by
     what is said here, or since too many need it. A gang is taken back as a whole, and not if a part of it has begun.
@@ -21,7 +23,9 @@ def revocable(problem: Problem, result: RoundResult, dependents: Dependents, pri
     below = {
         pod.key
         for demand in problem.demands
-        if demand.group.pod_class.priority < priority and not demand.policy.unscheduled.aging_crosses_priorities
+        if demand.group.pod_class.priority < priority
+        and not demand.policy.unscheduled.aging_crosses_priorities
+        and not demand.is_of_minimums
         for pod in demand.group.pods
     }
     gangs: dict[str, list[Placement]] = {}

@@ -148,6 +148,12 @@ class Demand:
             rules is not None and rules.dearest >= int(self.prices[-1])
         )
 
+    @property
+    def is_of_minimums(self) -> bool:
+        """Whether the network of its policy has arcs that must have units: they may need each of its pods."""
+        rules = self.policy.network_rules
+        return rules is not None and rules.has_minimums
+
     def has_wish(self, snapshot: Snapshot) -> bool:
         """Whether there is room for a pod of it on the node that its pods wish for, as the round begins."""
         pod_class = self.group.pod_class

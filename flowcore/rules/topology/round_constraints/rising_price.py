@@ -18,6 +18,8 @@ from flowcore.rules.topology.counters import DomainCounter
 
 #: What a pod costs that a minimum lacks: more than what 100,000 pods cost at prices that rise steeply by level.
 LACK = 2**44
+#: More lacking ones cost no more: sums stay within int64.
+MOST_LACKING = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,9 @@ class Minimum(RisingPrice):
 
     def beside_arcs(self, domains: Int64s, counts: Int64s) -> Int64s:
         """int64[...]: what the pods cost that some domains with so many pods lack."""
-        return LACK * self._lacking(counts, self.counter.initial[domains], self.wanted[domains])
+        return LACK * np.minimum(
+            self._lacking(counts, self.counter.initial[domains], self.wanted[domains]), MOST_LACKING
+        )
 
     def may_begin(self, counts: Int64s, coming: Int64s) -> Bools:
         """bool[D + 1]: where a pod may go without others being needed that do not come.
