@@ -92,9 +92,9 @@ class Alternatives:
         more, fewer = way.arcs - first.arcs, first.arcs - way.arcs
         if (way.part, way.weight, way.together) != (first.part, first.weight, first.together) or (more and fewer):
             raise IsJointError
+        if any(self._arcs[number].minimum for number in (*more, *fewer)):
+            raise IsJointError
         if more:
-            if any(self._arcs[number].minimum for number in more):
-                raise IsJointError
             return True
         if len(fewer) > 1 or bool((self._mask(first.nodes) & ~overlap).any()):
             raise IsJointError

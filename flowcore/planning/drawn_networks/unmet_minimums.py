@@ -55,7 +55,8 @@ class Unmet:
             policies: with their rules.
         """
         refused, closed = dict(self.refused), {name: dict(of_arcs) for name, of_arcs in self.closed.items()}
-        for name in sorted({each.pod.policy for each in result.placements}):
+        told = {each.pod.key for each in result.unplaced if each.code == NETWORK_REFUSED}
+        for name in sorted({pod.policy for pod in snapshot.pending if pod.key not in told}):
             for rule in _asked(policies[name]):
                 counter = _counter_of(rule, snapshot)
                 minimum, counts = Minimum.at_least(counter, rule), _counts(rule, counter, snapshot, result)

@@ -141,6 +141,8 @@ def affordable(
             if not demands[number].waits:
                 kept.append((number, pods))
                 continue
+            if demands[number].is_of_minimums:
+                continue  # what a pod costs depends on those that its network needs beside it
             demand = priced(problem, demands[number])
             prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
             cost = demand.arc + candidate.capacity.next_increase(demand)

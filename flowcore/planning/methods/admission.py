@@ -8,7 +8,8 @@ tried, and the best candidate is kept (engine.md section 3: a candidate set with
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -222,7 +223,12 @@ def complete(problem: Problem, candidate: Candidate, *, full: bool = False) -> C
     run = AdmissionRun(problem, candidate)
     for demand in order:
         run.bisect(np.array([demand], dtype=np.int64), np.array([-1], dtype=np.int64))
-    return run.conclude(candidate.method)
+    completed = run.conclude(candidate.method)
+    if not problem.objective.has_minimums:
+        return completed
+    # One pod more in a domain of none or enough asks for others, whatever they cost.
+    before = replace(candidate, cost=problem.cost(candidate.commits, candidate.admitted))
+    return min(completed, before, key=partial(key_of, problem))
 
 
 def fit_counts(problem: Problem, candidate: Candidate) -> dict[int, int]:

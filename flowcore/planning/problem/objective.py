@@ -61,6 +61,11 @@ class Objective:
             self._alike.setdefault(demand.potential, []).append(index)
         self._loads = {potential: start.load(potential.utilisation) for potential in self._alike}
 
+    @property
+    def has_minimums(self) -> bool:
+        """Whether an arc of a network must have units."""
+        return bool(self._minimums)
+
     def total(self, commits: Sequence[Commit]) -> int:
         """Cost of a plan that leaves out the last pods of each demand."""
         remaining = unplaced_counts(commits, self._demands)

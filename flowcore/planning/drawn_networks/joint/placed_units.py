@@ -79,7 +79,7 @@ class _Placing:
             room = [Fraction(self._left[step.arc]) / step.units for step in way]
             lacking = [self._lacking[step.arc] / step.units for step in way]
             whole = lcm(arrive.denominator, *(step.units.denominator for step in way))
-            count = int(min(start.lost / arrive, *room)) // whole * whole
+            count = int(min([start.lost / arrive, *room])) // whole * whole
             if any(lacking):
                 count = min(count, ceil(max(lacking) / whole) * whole)
             if not count:
