@@ -94,6 +94,8 @@ def test_a_rack_gets_none_or_enough() -> None:
     assert by_rack(result) == {"n0": 8, "n1": 8} or sorted(by_rack(result).values()) == [8, 8]
     few = planned(to_racks(minimum=8, wholeOrNone=True), racks(3, 2), apps(7))
     assert not few.placements
+    arc = "Arcs[0] to rack of the network of policy p"
+    assert {each.reason for each in few.unplaced} == {f"{arc} takes 8 pods or none, and fewer wait or have room there."}
 
 
 def test_none_or_enough_of_several_kinds() -> None:

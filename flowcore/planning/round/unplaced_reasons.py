@@ -27,11 +27,12 @@ from flowcore.rules.filters import inter_pod_affinity, node_resources_fit, run_f
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.idle_claims import claims_to_free
 from flowcore.rules.reasons.awaited_pods import awaited_pods
-from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, NETWORK_UNSCHEDULED, ROOM_HELD
 from flowcore.rules.reasons.kept_domains import domain_without_room, fits_as_a_whole, nodes_of_domain
 from flowcore.rules.reasons.more_nodes import more_nodes_help
 from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
+from flowcore.rules.topology.round_constraints.rising_price import Minimum
 
 #: Kinds of pods that wait for others to run beside, and of those others in a namespace: all are compared with all.
 _MOST_AWAITED: Final = 200
@@ -98,6 +99,11 @@ class UnplacedReasons:
                 return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
         if any(gang.topology_key for gang in gangs):
             return self._domain_reason(gangs, number)
+        asks = (each.rule for each in problem.demands[number].constraints.rising if isinstance(each, Minimum))
+        rule = next((each for each in asks if each.or_none), None)
+        if rule is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
+            text = f"{_sentence(rule.arc)} takes {rule.min_pods} pods or none, and fewer wait or have room there."
+            return Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
