@@ -18,8 +18,9 @@ from support.plans_with_leavers import costs_of_all_plans, keeps_shares
 from support.plans_with_rules import costs_of_reachable_plans, without_leavers
 from support.profiles import examples
 
+from flowcore.api.policies import parse_policy
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs import MODELS
+from flowcore.costs import BUILT_IN_MODELS, MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.inter_pod_constraints import (
     HOSTNAME,
@@ -226,6 +227,23 @@ def test_a_limit_that_classes_share_is_counted() -> None:
     result = run_round(cluster)
     assert len(result.unplaced) == 3
     assert result.lower_bound >= sum(each.price for each in result.unplaced)
+
+
+def test_prices_that_rise_on_different_nodes_are_counted_together() -> None:
+    """The first pod of each node pays nothing and all others 1,000, by an aggregator over fast nodes or slow ones."""
+    segments = [{"upTo": 1, "each": 0}, {"each": 1000}]
+    arcs = [{"to": "Nodes", "maximum": 9, "cost": segments}]
+    aggregators = [{"name": name, "over": {"nodeLabel": name}, "arcs": arcs} for name in ("fast", "slow")]
+    network = {
+        "aggregators": aggregators,
+        "arcs": [{"from": {"podSelector": {}}, "to": name} for name in ("fast", "slow")],
+    }
+    policy = parse_policy("p", {"selects": {"podSelector": {}}, "network": network}, BUILT_IN_MODELS)
+    nodes = [node(f"n{at}", 4000, labels=((("fast", "slow")[at % 2], f"n{at}"),)) for at in range(8)]
+    waiting = [pod(f"p{at}", (500, 700)[at % 2], policy="p") for at in range(20)]
+    result = run_round(snapshot(nodes, waiting), {"p": policy})
+    assert result.cost == 12_000
+    assert result.lower_bound >= 0.99 * result.cost
 
 
 # -- limits of how many leave ------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.constraints import Conflict
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector
 from flowcore.planning.methods import ruin_and_rebuild
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.ruin_and_rebuild import RuinAndRebuild
@@ -23,6 +25,7 @@ from flowcore.planning.problem.levels import key_of
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.solvers import LinearProgram
 
@@ -82,6 +85,20 @@ def test_steps_are_of_about_equal_work() -> None:
     ]
     assert steps[0] == 0
     assert steps[1] >= 12 * 6_000 // ruin_and_rebuild._WORK
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_limit_that_no_plan_reaches_costs_next_to_nothing(seed: int) -> None:
+    """Too many pods for sixty nodes: as good a plan as without the limit, though its pods are counted in domains."""
+    draw = random.Random(seed)
+    nodes = [
+        node(f"n{at}", draw.choice((4000, 6000, 8000)), 32 * GI, labels=(("rack", f"r{at % 4}"),)) for at in range(60)
+    ]
+    sizes = [draw.choice((500, 700, 900, 1100, 1300, 1700, 2300, 3100)) for _ in range(12)]
+    waiting = [pod(f"p{at}", draw.choice(sizes), GI // 4, policy="p") for at in range(450)]
+    limited = Policy("p", constraints=(Conflict("limit", LabelSelector(), "rack", 200),))
+    free, held = (run_round(snapshot(nodes, waiting), {"p": each}) for each in (Policy("p"), limited))
+    assert held.cost <= 1.005 * free.cost
 
 
 def test_the_same_seed_makes_the_same_plan() -> None:

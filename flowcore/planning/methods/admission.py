@@ -31,6 +31,8 @@ from flowcore.planning.problem.problem import Problem
 _MANY = 1_000
 #: The round in fractions for that case. With fewer classes more states of nodes are told apart.
 _ROUGH: Final = {"most_kinds": 40, "most_pairs": 20_000}
+#: A rough bound is enough where the plan costs more by less than this part of its cost: a tenth.
+_NEAR = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +105,8 @@ class Admission:
         else:
             self.bound = lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
         yield
-        if self.best.cost == self.bound or (is_bounded and not is_short):
+        is_near = (self.best.cost - self.bound) * _NEAR <= self.best.cost
+        if self.best.cost == self.bound or (is_bounded and is_near and not is_short):
             return
         if self._relax():
             yield

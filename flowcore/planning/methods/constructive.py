@@ -125,15 +125,20 @@ def refilled(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedPart:
-    """Pods with rules that a method does not know, fixed where a candidate has them: it decides the others beside."""
+    """Pods with rules that a method does not know, fixed where a candidate has them: it decides the others beside.
+
+    Attributes:
+        decided: bool[C], the demands of the others.
+    """
 
     commits: tuple[Commit, ...]
     capacity: Plan
+    decided: Bools
 
     @classmethod
     def none(cls, problem: Problem) -> FixedPart:
         """Nothing fixed."""
-        return cls((), problem.start)
+        return cls((), problem.start, np.ones(len(problem.demands), dtype=np.bool_))
 
     @classmethod
     def of(cls, problem: Problem, candidate: Candidate, decided: Bools) -> FixedPart:
@@ -144,7 +149,7 @@ class FixedPart:
             placed = 0 if decided[commit.demand] else capacity.place(demand, commit.node, commit.count)
             if placed:
                 commits.append(Commit(commit.demand, commit.node, placed))
-        return cls(tuple(commits), capacity)
+        return cls(tuple(commits), capacity, decided)
 
 
 def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:

@@ -194,6 +194,8 @@ class CandidateNodes:
                     allowed = self._with_enough(price, remaining, allowed)
             if self._packed and allowed is not None and constraints.constrained:
                 allowed = self._fewest_blocked_domains(remaining, allowed)
+            # Whether all of what is chosen fits together.
+            fits = allowed is None
             if domain_counts.is_first_pod(constraints):
                 # The first of a group decides where the others go.
                 allowed = domain_counts.first_pod_nodes(constraints, capacity.max_pods(demand), demand.count)
@@ -201,6 +203,7 @@ class CandidateNodes:
             elif allowed is None or constraints.coarsest_self_blocking_domains is None:
                 if allowed is not None and constraints.self_caps and most > 1:
                     nodes, pods = self._within_caps(most, allowed)
+                    fits = True
                 else:
                     nodes, pods = self._choose(most, allowed)
             else:
@@ -208,8 +211,11 @@ class CandidateNodes:
                 pods = np.ones_like(nodes)
             if len(nodes) and not self._is_affordable(nodes, pods):
                 nodes, pods = nodes[:0], pods[:0]
-            wave = zip(nodes.tolist(), pods.tolist(), strict=True)
-            placed = [(node, taken) for node, pods in wave if (taken := capacity.place(demand, node, pods))]
+            placed = list(zip(nodes.tolist(), pods.tolist(), strict=True))
+            if fits and len(placed) > 1:
+                capacity.place_many(demand, nodes, pods)
+            else:
+                placed = [(node, taken) for node, pods in placed if (taken := capacity.place(demand, node, pods))]
             if not placed:
                 self._version_when_stuck = domain_counts.version(constraints.reads)
                 break
@@ -328,11 +334,14 @@ class CandidateNodes:
 
     def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
         """``_choose`` where domains take several pods and no more; it may leave some for another call."""
-        nodes = self._cheapest(len(allowed), allowed)
         caps = [
             (cap.counter.domains.codes, np.minimum(self._capacity.domain_counts.cap_room(cap), count))
             for cap in self._demand.constraints.self_caps
         ]
+        nodes, pods = self._choose(count, allowed)
+        if all((np.bincount(domains[nodes], pods, len(room)) <= room).all() for domains, room in caps):
+            return nodes, pods
+        nodes = self._cheapest(len(allowed), allowed)
         for domains, room in caps:
             nodes = nodes[cheapest_per_domain(self._next_cost[nodes], domains[nodes], room)]
         if not len(nodes):

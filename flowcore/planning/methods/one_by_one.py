@@ -127,7 +127,10 @@ class _Run:
             if not proposal.raised.keys().isdisjoint(read) or counts.is_first_pod(constraints):
                 return False
             allowed = counts.allowed(constraints)
-            costs = np.where(allowed, costs, np.inf)
+            if allowed.all():
+                allowed = None
+            else:
+                costs = np.where(allowed, costs, np.inf)
         node = int(costs.argmin())
         if node in proposal.taken:
             costs = costs.copy() if allowed is None else costs

@@ -46,8 +46,12 @@ class PodKind:
     counted: Float64s
 
     @classmethod
-    def of_demand(cls, cost_matrix: CostMatrix, index: int, pods: float) -> PodKind:
-        """The pods of a demand, of which so many count."""
+    def of_demand(cls, cost_matrix: CostMatrix, index: int, pods: float, raised: Int64s | int = 0) -> PodKind:
+        """The pods of a demand, of which so many count.
+
+        Args:
+            raised: int64[N], by how much dearer nodes are than its arcs say.
+        """
         demand = cost_matrix.demands[index]
         return cls(
             (index,),
@@ -56,8 +60,8 @@ class PodKind:
             demand.allowed,
             demand.counts,
             cost_matrix.most[index],
-            demand.arc,
-            demand.first_cost,
+            demand.arc + raised,
+            demand.first_cost + raised,
             demand.potential,
             demand.counted.astype(np.float64),
         )

@@ -20,8 +20,10 @@ from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.pod_kinds import PodKind, merged
 from flowcore.planning.methods.potential_columns import PotentialColumns
+from flowcore.planning.problem.bounds.least_cost import shared_limits
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
 
@@ -82,7 +84,10 @@ def relax(
     chosen = np.nonzero(fits & (pods > 0))[0]
     if not len(chosen):
         return None
-    single = [PodKind.of_demand(cost_matrix, index, float(pods[index])) for index in chosen.tolist()]
+    raised = _raised(demands)
+    single = [
+        PodKind.of_demand(cost_matrix, index, float(pods[index]), raised.get(index, 0)) for index in chosen.tolist()
+    ]
     kinds = merged(single, most_kinds)
     most = most_pairs // len(kinds)
     used = dict.fromkeys(demands[kind.members[0]].potential.utilisation for kind in kinds)
@@ -101,6 +106,16 @@ def relax(
     if solved is None:
         solved = RoundInFractions.of(kinds, states, spare, capacity).solve(leaving, bundles)
     return None if solved is None else solved.as_relaxed(capacity)
+
+
+def _raised(demands: Sequence[Demand]) -> dict[int, Int64s]:
+    """By how much dearer nodes are for demands whose pods pay a price that rises, int64[N]: the last pod pays it."""
+    raised: dict[int, Int64s] = {}
+    for row in shared_limits(demands):
+        last = row.price_of(sum(demands[place].count for place in row.demands)) if row.rises else ()
+        if last:
+            raised |= dict.fromkeys(row.demands, row.raised(last[-1], 1))
+    return raised
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,8 +53,8 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
 
     Each builds a candidate; none changes anything for the others.
     """
-    without_rules = [demand.count if demand.constraints.binds_nothing else 0 for demand in problem.demands]
-    order, chosen = _order_and_shares(problem, relaxed, np.array(without_rules, dtype=np.int64))
+    counts = np.array([demand.count for demand in problem.demands], dtype=np.int64)
+    order, chosen = _order_and_shares(problem, relaxed, np.where(fixed.decided, counts, 0))
 
     def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()

@@ -338,7 +338,10 @@ def _movable(problem: Problem) -> Bools:
     """bool[C]: demands whose pods may go wherever there is room."""
     return np.array(
         [
-            demand.takes_resources_only and not demand.waits and not demand.has_wish(problem.snapshot)
+            demand.constraints.only_limits
+            and demand.group.pod_class.fits_by_amounts
+            and not demand.waits
+            and not demand.has_wish(problem.snapshot)
             for demand in problem.demands
         ],
         dtype=np.bool_,

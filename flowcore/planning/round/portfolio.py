@@ -240,7 +240,7 @@ class Portfolio:
     @property
     def _unconstrained(self) -> Bools:
         return self._problem.cost_matrix.placeable & _where(
-            self._problem, lambda demand: demand.constraints.binds_nothing
+            self._problem, lambda demand: demand.constraints.binds_nothing or demand.constraints.only_limits
         )
 
     @property

@@ -145,7 +145,7 @@ def lower_bound(
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
     # Who leaves takes what rises back.
-    rows = [row for row in shared_limits(demands) if residents is None or len(row.steps) == 1]
+    rows = [row for row in shared_limits(demands) if residents is None or not row.rises]
     in_rows = {number for row in rows for number in row.demands}
     shared: dict[int, _Priced] = {}
     known: dict[int, _Paid] = {}
@@ -263,27 +263,27 @@ class _Priced:
 def _gained_by(
     row: SharedLimit, priced: Mapping[int, _Priced], raising: Mapping[DomainCounter, int], parts: int
 ) -> int:
-    """How much more the pods of a row pay at least than by themselves: each that is placed pays the price of the row.
+    """How much more the pods of a row pay at least than by themselves: each that is placed pays its price, or more.
 
-    The row gives back its price for as many as it lets in, less what these pay more. Any price is valid. These are what
-    the first pod that does not come would save, if all nodes cost as much as the cheapest, and what the last pods pay
-    more where prices rise.
+    What that overcharges is given back, for as many as may pay less. Any price is valid. These are what the first pod
+    that does not come would save, if all nodes cost as much as the cheapest, and what the last pods pay where prices
+    rise.
 
     Args:
         parts: of a unit of cost, which the result counts.
     """
     members = [priced[number] for number in row.demands]
     saved = np.concatenate([each.prices - each.paid.cheapest for each in members])
-    prices = [rise * parts for rise in row.rises_at(int((saved > 0).sum()))]
+    prices = [price * parts for price in row.price_of(int((saved > 0).sum()))]
     if row.most < len(saved):
         prices.append(int(np.sort(saved)[::-1][row.most]))
     before, gained = sum(each.least for each in members), 0
-    scaled = replace(row, steps=tuple((rise * parts, pods) for rise, pods in row.steps))
     for price in prices:
         if price > 0:
-            dearer = [(each, replace(each.paid, cost=each.paid.cost + price)) for each in members]
+            raised = row.raised(price, parts)
+            dearer = [(each, replace(each.paid, cost=each.paid.cost + raised)) for each in members]
             paid = sum(_least_of(each.demand, costs, each.prices, raising) for each, costs in dearer)
-            gained = max(gained, paid - scaled.overcharged(price) - before)
+            gained = max(gained, paid - row.overcharged(price, parts) - before)
     return gained
 
 

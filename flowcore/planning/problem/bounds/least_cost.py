@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.counters import DomainCounter
@@ -123,35 +123,55 @@ def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
     return shares
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SharedLimit:
     """Limits of domains that pods of several demands share, or prices that rise with their number there.
 
     Attributes:
         demands: their places.
-        steps: by how much more a pod pays, rising, and how many of these pods may pay it at most; no plan places more.
+        standing: float64[N], what a pod on each node pays of it as the round begins; infinite where it says nothing.
+        steps: what a pod pays, rising, and how many of these pods may pay it at most; no plan places more there.
+        outside: how many of them may be where it says nothing.
+        rises: whether it is a price.
     """
 
     demands: tuple[int, ...]
+    standing: Float64s
     steps: tuple[tuple[int, int], ...]
+    outside: int
+    rises: bool = False
 
     @property
     def most(self) -> int:
         """No plan places more pods of these together."""
-        return sum(pods for _, pods in self.steps)
+        return self.outside + sum(pods for _, pods in self.steps)
 
-    def overcharged(self, price: int) -> int:
-        """What a price for each pod may overcharge, where each of them pays the least that is left."""
-        return sum(pods * max(0, price - rise) for rise, pods in self.steps)
+    @property
+    def cheapest(self) -> int:
+        """How many of these pods may pay the least of it, or nothing."""
+        return self.outside + self.steps[0][1]
 
-    def rises_at(self, pods: int) -> tuple[int, ...]:
-        """What the last of so many pods pays more at least, and what one of the step before does; none: nothing."""
-        before = 0
-        for rise, most in self.steps:
-            pods -= most
-            if pods <= 0:
-                return tuple(sorted({before, rise} - {0}))
-            before = rise
+    def raised(self, price: int, parts: int) -> Int64s:
+        """int64[N]: by how much dearer nodes are where each pod pays no less than a price.
+
+        Args:
+            parts: of a unit of cost, which the price and the result count.
+        """
+        raised: Int64s = np.maximum(price - self.standing * parts, 0).astype(np.int64)
+        return raised
+
+    def overcharged(self, price: int, parts: int) -> int:
+        """What pods pay too much at most where each pays no less than a price; see ``raised``."""
+        return sum(pods * max(0, price - own * parts) for own, pods in self.steps)
+
+    def price_of(self, pods: int) -> tuple[int, ...]:
+        """What the last of so many pods pays at least, and what one of the step before does; none: nothing."""
+        before, left = 0, pods - self.outside
+        for own, most in self.steps:
+            left -= most
+            if left <= 0:
+                return tuple(sorted({before, own} - {0}))
+            before = own
         return (before,) if before else ()
 
 
@@ -159,7 +179,7 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
     """Limits that keep some pods of several demands out, the one that keeps most out first; a demand is in one at most.
 
     A row across nodes and demands: anti-affinity and caps that hold for all of them and count all of them, and prices
-    that rise with their number.
+    that rise with their number. Prices of the same pods are one row where no node is in domains of two.
     """
     limited: dict[DomainCounter, list[int]] = {}
     rising: dict[RisingPrice, list[int]] = {}
@@ -170,16 +190,20 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
         for price in demand.constraints.rising:
             if not isinstance(price, Minimum):  # what it asks for is left out
                 rising.setdefault(price, []).append(place)
+    together: dict[tuple[int, ...], list[RisingPrice]] = {}
+    for price, places in rising.items():
+        together.setdefault(tuple(places), []).append(price)
     shared = [
-        SharedLimit(tuple(places), ((0, _most_together(counter, [demands[place] for place in places])),))
+        _limit_row(tuple(places), counter, [demands[place] for place in places])
         for counter, places in limited.items()
         if len(places) > 1
     ]
     shared += [
-        SharedLimit(tuple(places), _steps(price, [demands[place] for place in places]))
-        for price, places in rising.items()
+        _price_row(places, apart, [demands[place] for place in places])
+        for places, prices in together.items()
+        for apart in _apart(prices)
     ]
-    lacking = [(sum(demands[place].count for place in row.demands) - row.steps[0][1], row) for row in shared]
+    lacking = [(sum(demands[place].count for place in row.demands) - row.cheapest, row) for row in shared]
     rows: list[SharedLimit] = []
     taken: set[int] = set()
     for lack, row in sorted(lacking, key=lambda entry: -entry[0]):
@@ -189,27 +213,55 @@ def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
     return rows
 
 
-def _steps(price: RisingPrice, demands: Sequence[Demand]) -> tuple[tuple[int, int], ...]:
-    """By how much more than as the round begins pods pay, and for how many of them there is room at most."""
-    counter = price.counter
-    inside = counter.domains.totals(np.sum([np.minimum(each.counts, each.count) for each in demands], axis=0))
-    begun = counter.initial[:-1]
-    limits = [each.constraints.limits.get(counter) for each in demands]
-    most = None if None in limits else max(limit for limit in limits if limit is not None)
-    ends = begun + inside[:-1] if most is None else np.minimum(begun + inside[:-1], np.maximum(begun, most))
-    steps: dict[int, int] = {0: int(inside[-1])}  # in no domain: nothing is counted
-    for start, end, cost in zip((0, *price.ends.tolist()), (*price.ends.tolist(), 2**62), price.costs, strict=True):
-        units = np.maximum(np.minimum(ends, end) - np.maximum(begun, start), 0)
-        rises = cost - price.next_pod(begun)
-        for rise in np.unique(rises[units > 0]).tolist():
-            steps[rise] = steps.get(rise, 0) + int(units[rises == rise].sum())
-    return tuple(sorted(steps.items()))
+def _apart(prices: Sequence[RisingPrice]) -> list[list[RisingPrice]]:
+    """Prices, those with each other that have no node in common."""
+    rows: list[list[RisingPrice]] = []
+    for price in prices:
+        inside = _inside(price.counter)
+        beside = (row for row in rows if not any((_inside(each.counter) & inside).any() for each in row))
+        row = next(beside, None)
+        if row is None:
+            rows.append(row := [])
+        row.append(price)
+    return rows
 
 
-def _most_together(counter: DomainCounter, demands: Sequence[Demand]) -> int:
-    limit = max(demand.constraints.limits[counter] for demand in demands)
-    fits = np.sum([np.minimum(demand.counts, demand.count) for demand in demands], axis=0)
-    inside = counter.domains.totals(fits)
-    most = np.minimum(inside, remaining(limit, counter.initial))
-    most[-1] = inside[-1]  # in no domain: nothing is counted
-    return int(most.sum())
+def _inside(counter: DomainCounter) -> Bools:
+    """bool[N]: nodes in some domain."""
+    inside: Bools = counter.domains.codes < counter.domains.count
+    return inside
+
+
+def _fits(demands: Sequence[Demand]) -> Int64s:
+    """int64[N]: how many pods each node takes at most."""
+    fits: Int64s = np.sum([np.minimum(each.counts, each.count) for each in demands], axis=0)
+    return fits
+
+
+def _price_row(places: tuple[int, ...], prices: Sequence[RisingPrice], demands: Sequence[Demand]) -> SharedLimit:
+    """The row of prices that have no node in common."""
+    fits, standing = _fits(demands), np.full(len(demands[0].counts), np.inf)
+    steps: dict[int, int] = {}
+    for price in prices:
+        counter, inside = price.counter, _inside(price.counter)
+        standing[inside] = price.next_pod(counter.initial)[counter.domains.codes[inside]]
+        begun = counter.initial[:-1]
+        limits = [each.constraints.limits.get(counter) for each in demands]
+        ends = begun + counter.domains.totals(fits)[:-1]
+        if None not in limits:
+            ends = np.minimum(ends, np.maximum(begun, max(limit for limit in limits if limit is not None)))
+        for start, end, cost in zip((0, *price.ends.tolist()), (*price.ends.tolist(), 2**62), price.costs, strict=True):
+            units = int(np.maximum(np.minimum(ends, end) - np.maximum(begun, start), 0).sum())
+            steps[int(cost)] = steps.get(int(cost), 0) + units
+    rising = sorted((cost, units) for cost, units in steps.items() if units) or [(0, 0)]
+    return SharedLimit(places, standing, tuple(rising), int(fits[np.isinf(standing)].sum()), rises=True)
+
+
+def _limit_row(places: tuple[int, ...], counter: DomainCounter, demands: Sequence[Demand]) -> SharedLimit:
+    """The row of a limit."""
+    fits, inside = _fits(demands), _inside(counter)
+    limit = max(each.constraints.limits[counter] for each in demands)
+    most = np.minimum(counter.domains.totals(fits), remaining(limit, counter.initial))
+    standing = np.where(inside, 0.0, np.inf)
+    # In no domain nothing is counted.
+    return SharedLimit(places, standing, ((0, int(most[:-1].sum())),), int(fits[~inside].sum()))

@@ -108,6 +108,13 @@ class TopologyConstraints:
         """The same, and no rule of others counts it."""
         return self.binds_nothing and {price.counter for price in self.rising}.issuperset(self.increments)
 
+    @cached_property
+    def only_limits(self) -> bool:
+        """Whether its pods may come and go: caps and prices that rise are all it has, and no other rule counts it."""
+        own = {*(cap.counter for cap in self.caps), *(price.counter for price in self.rising)}
+        only_rises = self.soft_constraints is None or self.soft_constraints.only_rises
+        return not self.kube_scheduler_reads and only_rises and own.issuperset(self.increments)
+
     @property
     def rising(self) -> tuple[RisingPrice, ...]:
         """Prices that rise with the pods in a domain."""

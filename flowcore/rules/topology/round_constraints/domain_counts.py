@@ -114,6 +114,8 @@ class DomainCounts:
                 continue
             for domain in raised:
                 nodes = counter.domains.nodes(domain)
+                if not len(nodes) or known.parts[index][nodes[0]] == allowed_domains[domain]:
+                    continue
                 known.parts[index][nodes] = allowed_domains[domain]
                 if len(known.parts) > 1:
                     known.result[nodes] = np.logical_and.reduce([term[nodes] for term in known.parts])
