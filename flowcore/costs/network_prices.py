@@ -7,8 +7,8 @@ import numpy as np
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Load
+from flowcore.costs.network_model import utilisation
 from flowcore.costs.preferences import node_preference, taint_preference
-from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import InterPodConstraints, NodePrice
 from flowcore.model.networks import CostPart
@@ -59,8 +59,7 @@ def _price(
     scaled = CostPolicy(weights=_ONCE, preferences=cost.preferences)
     match way.part:
         case CostPart.UTILISATION:
-            taken = (load.taken[:, :2] / np.maximum(load.capacity[:, :2], 1.0)).max(axis=1)
-            part = (OMEGA * taken).astype(np.int64)
+            part = utilisation(load)
         case CostPart.PREFERENCES:
             part = node_preference(pod_class, table, passing, scaled)
         case CostPart.TAINTS:

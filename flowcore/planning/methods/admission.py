@@ -73,13 +73,15 @@ class Admission:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
         improved_by: methods whose candidate was better than the best before.
-        relaxed: the round in fractions, if it was solved so.
+        relaxed: the round in fractions, as often as it was solved so.
+        fine: the last of them, if it is not a rough one.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
         self.improved_by = set[str]()
         self.relaxed: list[RelaxedSolution] = []
+        self.fine: RelaxedSolution | None = None
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
         self._pod_prices = self._pods.price.astype(np.float64)
@@ -145,6 +147,7 @@ class Admission:
         relaxed = relax(problem.cost_matrix, prices, bundles, **fineness)
         if relaxed is not None:
             self.relaxed.append(relaxed)
+            self.fine = None if fineness else relaxed
             self.bound = max(self.bound, self.bound_by([relaxed]))
         return relaxed is not None
 

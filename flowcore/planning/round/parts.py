@@ -71,15 +71,17 @@ def independent_parts(problem: Problem) -> list[list[int]]:
     return [sorted(part) for part in parts]
 
 
-def solver_of(problem: Problem, seed: int, first: Candidate | None = None) -> Portfolio | PartedPortfolio:
+def solver_of(
+    problem: Problem, seed: int, first: Candidate | None = None, relaxed: RelaxedSolution | None = None
+) -> Portfolio | PartedPortfolio:
     """A portfolio of the problem, or of its parts if it has several. Atomic groups are decided before that.
 
     Args:
-        first: see Portfolio.
+        first, relaxed: see Portfolio.
     """
     parts = [] if problem.atomic_groups.all else independent_parts(problem)
     if len(parts) < 2:
-        return Portfolio(problem, seed, first)
+        return Portfolio(problem, seed, first, relaxed)
     return PartedPortfolio(problem, parts, seed, first)
 
 

@@ -68,15 +68,25 @@ class Portfolio:
         relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
-        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int = 0,
+        first: Candidate | None = None,
+        relaxed: RelaxedSolution | None = None,
+    ) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods.
+
+        Args:
+            relaxed: the round in fractions, if it is known.
+        """
         self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
         self.improved_by = set[str]()
         self.best = problem.nothing_placed() if first is None else first
         #: The round in fractions, and whether it was tried.
         self._relaxation: RelaxedSolution | None = None
-        self._has_relaxed = False
+        self._has_relaxed, self._known = False, relaxed
         self.relaxed: list[RelaxedSolution] = []
         self._search: RuinAndRebuild | LocalSearch | None = None
         #: What of its gain is in the best candidate already.
@@ -289,7 +299,7 @@ class Portfolio:
         if self._has_relaxed:
             return  # what has failed would fail again
         self._has_relaxed = True
-        self._relaxation = relaxed = relax(self._problem.cost_matrix)
+        self._relaxation = relaxed = self._known or relax(self._problem.cost_matrix)
         if relaxed is not None:
             self.relaxed.append(relaxed)
             self._bound_by(relaxed)

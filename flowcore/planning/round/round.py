@@ -241,6 +241,9 @@ class Round:
 
     def _reconsider_groups(self) -> Generator[None, None, None]:
         """Decides again which groups are placed: other places for pods may have made room for another group."""
+        best = self._best_searched()
+        if best.admitted.all() and not any(unplaced_counts(best.commits, self._searched.demands)):
+            return
         for number, work in enumerate(EXACT_WORK):
             yield from self._reconsider(number, work)
 
@@ -327,7 +330,9 @@ class Round:
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._searched, candidate)
         problem = self._admitted.apply(self._searched)
-        self._portfolio = solver_of(problem, self._seed, self._admitted.restrict(candidate, problem))
+        # If nobody is left out, the round in fractions is the same.
+        relaxed = self._admission.fine if self._admission is not None and candidate.admitted.all() else None
+        self._portfolio = solver_of(problem, self._seed, self._admitted.restrict(candidate, problem), relaxed)
 
     def _best_candidate(self) -> Candidate:
         """The best candidate so far, in the order of levels; of equal ones the first that was found."""
