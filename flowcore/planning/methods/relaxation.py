@@ -20,10 +20,8 @@ from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.pod_kinds import PodKind, merged
 from flowcore.planning.methods.potential_columns import PotentialColumns
-from flowcore.planning.problem.bounds.least_cost import shared_limits
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.plans import Plan
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
 
@@ -84,7 +82,7 @@ def relax(
     chosen = np.nonzero(fits & (pods > 0))[0]
     if not len(chosen):
         return None
-    raised = _raised(demands)
+    raised = _raised(cost_matrix)
     single = [
         PodKind.of_demand(cost_matrix, index, float(pods[index]), raised.get(index, 0)) for index in chosen.tolist()
     ]
@@ -108,11 +106,11 @@ def relax(
     return None if solved is None else solved.as_relaxed(capacity)
 
 
-def _raised(demands: Sequence[Demand]) -> dict[int, Int64s]:
+def _raised(cost_matrix: CostMatrix) -> dict[int, Int64s]:
     """By how much dearer nodes are for demands whose pods pay a price that rises, int64[N]: the last pod pays it."""
     raised: dict[int, Int64s] = {}
-    for row in shared_limits(demands):
-        last = row.price_of(sum(demands[place].count for place in row.demands)) if row.rises else ()
+    for row in cost_matrix.shared_limits:
+        last = row.price_of(sum(cost_matrix.demands[place].count for place in row.demands)) if row.rises else ()
         if last:
             raised |= dict.fromkeys(row.demands, row.raised(last[-1], 1))
     return raised

@@ -51,7 +51,7 @@ Pods = Mapping[tuple[int, int], int]
 
 
 class RuinAndRebuild:
-    """Improves a plan. Pods that rules count or bind, and those that take more than amounts of their nodes, stay there.
+    """Improves a plan. Pods with rules other than limits, and those that take more than amounts of a node, stay there.
 
     Room is made for pods with rules too, but not for those that must be near others.
 

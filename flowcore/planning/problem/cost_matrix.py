@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.bounds.least_arc import least_arc
+from flowcore.planning.problem.bounds.least_cost import SharedLimit, shared_limits
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.demands.equal_arrays import EqualArrays
 from flowcore.planning.problem.placements.plans import Plan
@@ -51,6 +52,11 @@ class CostMatrix:
             return capacities_of(rules, lambda counter: counter.initial, demand.counts, demand.count, raising)
 
         return [of(demand) for demand in self.demands]
+
+    @cached_property
+    def shared_limits(self) -> list[SharedLimit]:
+        """See ``bounds.least_cost.shared_limits``."""
+        return shared_limits(self.demands)
 
     @cached_property
     def least_arcs(self) -> list[Int64s]:

@@ -30,7 +30,6 @@ from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
 from flowcore.planning.methods.ruin_and_rebuild import RuinAndRebuild
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
-from flowcore.planning.problem.bounds.least_cost import shared_limits
 from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.levels import key_of
@@ -309,7 +308,7 @@ class Portfolio:
         matrix = self._problem.cost_matrix
         bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
         self.bound = max(self.bound, bound)
-        if shared_limits(matrix.demands):
+        if matrix.shared_limits:
             # The round in fractions does not know these: then room may have no price at all.
             self.bound = max(self.bound, lower_bound(matrix, loads=relaxed.loads))
 
@@ -397,7 +396,7 @@ class Portfolio:
         yield
 
     def _place_shares(self, demands: Bools, beside: Candidate) -> Generator[None, None, None]:
-        """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
+        """Shares of the round in fractions, which knows no rules between pods: pods with more than limits stay.
 
         Args:
             demands: bool[C], those that are left to decide.

@@ -24,7 +24,6 @@ from flowcore.planning.problem.bounds.least_cost import (
     cheapest_places,
     least_cost,
     plan_cost,
-    shared_limits,
 )
 from flowcore.planning.problem.bounds.leaving_limits import most_saved, whole_sum
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
@@ -145,7 +144,7 @@ def lower_bound(
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
     # Who leaves takes what rises back.
-    rows = [row for row in shared_limits(demands) if residents is None or not row.rises]
+    rows = [row for row in cost_matrix.shared_limits if residents is None or not row.rises]
     in_rows = {number for row in rows for number in row.demands}
     shared: dict[int, _Priced] = {}
     known: dict[int, _Paid] = {}

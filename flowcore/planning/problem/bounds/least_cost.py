@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.counters import DomainCounter
@@ -217,19 +217,13 @@ def _apart(prices: Sequence[RisingPrice]) -> list[list[RisingPrice]]:
     """Prices, those with each other that have no node in common."""
     rows: list[list[RisingPrice]] = []
     for price in prices:
-        inside = _inside(price.counter)
-        beside = (row for row in rows if not any((_inside(each.counter) & inside).any() for each in row))
+        inside = price.counter.domains.labelled
+        beside = (row for row in rows if not any((each.counter.domains.labelled & inside).any() for each in row))
         row = next(beside, None)
         if row is None:
             rows.append(row := [])
         row.append(price)
     return rows
-
-
-def _inside(counter: DomainCounter) -> Bools:
-    """bool[N]: nodes in some domain."""
-    inside: Bools = counter.domains.codes < counter.domains.count
-    return inside
 
 
 def _fits(demands: Sequence[Demand]) -> Int64s:
@@ -243,7 +237,7 @@ def _price_row(places: tuple[int, ...], prices: Sequence[RisingPrice], demands: 
     fits, standing = _fits(demands), np.full(len(demands[0].counts), np.inf)
     steps: dict[int, int] = {}
     for price in prices:
-        counter, inside = price.counter, _inside(price.counter)
+        counter, inside = price.counter, price.counter.domains.labelled
         standing[inside] = price.next_pod(counter.initial)[counter.domains.codes[inside]]
         begun = counter.initial[:-1]
         limits = [each.constraints.limits.get(counter) for each in demands]
@@ -259,7 +253,7 @@ def _price_row(places: tuple[int, ...], prices: Sequence[RisingPrice], demands: 
 
 def _limit_row(places: tuple[int, ...], counter: DomainCounter, demands: Sequence[Demand]) -> SharedLimit:
     """The row of a limit."""
-    fits, inside = _fits(demands), _inside(counter)
+    fits, inside = _fits(demands), counter.domains.labelled
     limit = max(each.constraints.limits[counter] for each in demands)
     most = np.minimum(counter.domains.totals(fits), remaining(limit, counter.initial))
     standing = np.where(inside, 0.0, np.inf)

@@ -103,10 +103,10 @@ class TopologyConstraints:
         """Whether no rule of its own forbids it a node, and all that it prefers is to pay less where prices rise."""
         return not self.constrained and (self.soft_constraints is None or self.soft_constraints.only_rises)
 
-    @cached_property
+    @property
     def only_rises(self) -> bool:
         """The same, and no rule of others counts it."""
-        return self.binds_nothing and {price.counter for price in self.rising}.issuperset(self.increments)
+        return self.only_limits and not self.caps
 
     @cached_property
     def only_limits(self) -> bool:
