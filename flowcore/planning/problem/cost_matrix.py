@@ -55,7 +55,7 @@ class CostMatrix:
 
     @cached_property
     def shared_limits(self) -> list[SharedLimit]:
-        """See ``bounds.least_cost.shared_limits``."""
+        """Limits and rising prices that pods of several demands share, those that bounds count."""
         return shared_limits(self.demands)
 
     @cached_property
