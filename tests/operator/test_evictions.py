@@ -203,10 +203,10 @@ async def test_a_preempted_pod_is_told_for_whom_it_leaves(case: Case) -> None:
     """The condition is written after the eviction, which writes its own; and the Event is kube-scheduler's."""
     await case.carry_out(PREEMPTED)
     assert case.server.evicted == ["p"]
+    await case.told(1)
     (condition,) = case.server.conditions
     assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
     assert (condition["message"], condition["observedGeneration"]) == (PREEMPTED.condition, 3)
-    await case.told(1)
     assert [(event["reason"], event["message"]) for event in case.server.events] == [("Preempted", PREEMPTED.message)]
 
 
