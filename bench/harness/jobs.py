@@ -100,7 +100,7 @@ class SizeJob(msgspec.Struct, tag="size"):
 
 
 class NetworkJob(msgspec.Struct, tag="network"):
-    """A round in which a network that is solved as a whole decides about all pods; gangs: some of these in gangs."""
+    """A round in which a network decides about all pods; gangs: some of these in gangs."""
 
     size: Size
     repeat: int

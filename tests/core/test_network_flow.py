@@ -37,7 +37,7 @@ class Budget(NetworkCostModel):
 
 
 class Halves(Budget):
-    """A network that is solved as a whole: of two units one is a pod."""
+    """A network with a gain: of two units one is a pod."""
 
     name = "Halves"
 
@@ -192,8 +192,20 @@ def test_several_costs_of_an_arc_that_is_decided_as_one(joint: dict[str, Any], *
     )  # fmt: skip
     assert (row.flow, row.price, row.state) == (2 if "wholeOrNone" in joint else 1, 20, "")
     assert flow.placed == 2
-    note = "1 unit of flow goes to Unscheduled, and 0 pods wait: with a gain a unit places more than one pod, or less"
-    assert flow.notes == ([] if "wholeOrNone" in joint else [note])
+    assert flow.notes == []
+
+
+def test_pods_that_have_a_choice_are_on_the_arcs_that_the_plan_chose() -> None:
+    """One kind may take both ways; the cheap one goes to the pod that has no other."""
+    ways = [{"name": "x", "arcs": [{"to": "a", "maximum": 1}]}, {"name": "y", "arcs": [{"to": "a", "maximum": 9}]}]
+    web_pods: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "web"}}}
+    arcs = [{"from": ALL, "to": "x"}, {"from": web_pods, "to": "y", "cost": 5}]
+    other = web("z")
+    other["metadata"]["labels"] = {"app": "db"}
+    flow = drawn_by({"aggregators": ways, "arcs": arcs}, node("a"), other, web("w0"), web("w1"))
+    assert {(each.tail, each.head): each.flow for each in flow.arcs} == {
+        ("pods", "x"): 1, ("pods app=web", "y"): 2, ("x", "a"): 1, ("y", "a"): 2,
+    }  # fmt: skip
 
 
 def test_each_arc_to_unscheduled_has_its_own_pods_and_price() -> None:

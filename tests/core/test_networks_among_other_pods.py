@@ -70,6 +70,26 @@ def test_evictions_for_pods_of_a_network_are_legal_and_needed(drawn: Snapshot, m
     assert result.lower_bound <= result.cost
 
 
+@given(clusters(BUILT_IN), st.integers(0, 2), st.integers(0, 2))
+@settings(max_examples=examples(150))
+def test_evictions_for_pods_that_have_a_choice_are_legal_and_needed(drawn: Snapshot, cheap: int, dear: int) -> None:
+    """No node has more pods than both arcs to it let in, but where it had more before; each pod is placed or left."""
+    ways = [{"from": {"podSelector": {}}, "to": "Nodes", "maximum": most, "cost": most} for most in (cheap, dear)]
+    policies = {BUILT_IN.name: drawing({"arcs": ways})}
+    result = run_round(drawn, policies)
+    check_evictions(drawn, result, policies)
+    assert drawn.running is not None
+    before = Counter(pod.node for pod in drawn.running.pods)
+    after = before + Counter(placement.node for placement in result.placements)
+    for eviction in result.evictions:
+        after.subtract([eviction.pod.node])
+    for end, count in after.items():
+        assert count <= max(cheap + dear, before[end]), (end, count, before[end])
+    keys = [*(each.pod.key for each in result.placements), *(each.pod.key for each in result.unplaced)]
+    assert sorted(keys) == sorted(pod.key for pod in drawn.pending)
+    assert result.lower_bound <= result.cost
+
+
 def test_running_pods_leave_for_an_urgent_pod_where_its_network_leads() -> None:
     """On the node in zone a; the one in zone b has nobody to spare for it, though it would be cheaper."""
     policy = drawing({"arcs": [{"from": {"podSelector": {}}, "to": "n1a"}]})

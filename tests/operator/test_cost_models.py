@@ -21,6 +21,8 @@ from flowcore.api.policies import parse_policy
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.costs import MODELS
 from flowcore.model.errors import PolicyError
+from flowcore.model.inter_pod_constraints import HOSTNAME
+from flowcore.model.pod_index import PodSignature
 from thalweg_cost_models import ENTRY_POINT_GROUP, find_models, load_models
 
 PLUGIN = """
@@ -196,7 +198,8 @@ async def test_the_worker_solves_the_network_of_a_model(site: Path) -> None:
     client = WorkerClient(30)
     try:
         known = await client.start()
-        policies = [parse_policy("twins", {"cost": {"model": "Twins"}}, known), parse_policy("other", {}, known)]
+        of_twins = {"selects": {"podSelector": {"matchLabels": {"app": "twin"}}}, "cost": {"model": "Twins"}}
+        policies = [parse_policy("twins", of_twins, known), parse_policy("other", {}, known)]
         replies = []
         for number, added in ((1, "a"), (2, "b")):
             request = RoundRequest(
@@ -204,22 +207,20 @@ async def test_the_worker_solves_the_network_of_a_model(site: Path) -> None:
                 generation=number,
                 now=0.0,
                 reset=number == 1,
-                changes=ClusterChanges(nodes=[model_node(added, 4000)]),
+                changes=ClusterChanges(nodes=[model_node(added, 4000, labels=((HOSTNAME, added),))]),
                 policies=policies,
                 classes=[waiting[0].pod_class],
-                signatures=[waiting[0].signature],
-                pending=[PendingEntry(each.key, 0, int(at == 2), 0.0, 0) for at, each in enumerate(waiting)],
+                signatures=[PodSignature("default", (("app", "twin"),)), waiting[2].signature],
+                pending=[PendingEntry(each.key, 0, int(at == 2), 0.0, int(at == 2)) for at, each in enumerate(waiting)],
                 budget=1.0,
             )
             replies.append(await client.ask(request))
     finally:
         await client.stop()
     assert known.networks == {"Twins"}
-    assert all(set(reply.network_seconds) == {"twins"} for reply in replies)
-    assert all(0 < reply.network_seconds["twins"] < reply.namespace_seconds["default"] for reply in replies)
     first, second = replies
     groups = {each.pod: (*first.atomic_groups, "")[each.atomic_group] for each in first.placements}
-    assert groups == {0: "network of policy twins", 1: "network of policy twins", 2: ""}
+    assert groups == {0: groups[1], 1: "2 pods with default/one of the network of policy twins", 2: ""}
     assert first.contradictions == []
     assert [each.pod for each in second.placements] == [2]
     sentence = (

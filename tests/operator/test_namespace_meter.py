@@ -1,6 +1,5 @@
 """What a round costs is put down to the namespaces of the pods that it works for."""
 
-import msgspec
 import pytest
 from support.model import node, pod, snapshot
 from thalweg_operator.planning.worker.meter import NamespaceMeter
@@ -70,14 +69,3 @@ def test_improving_a_plan_counts_beyond_its_budget_only() -> None:
     clock.now = 1.0
     meter.improved(0.3)
     assert meter.seconds([mine]) == {"a": pytest.approx(0.01 + 0.39)}
-
-
-def test_work_for_pods_of_one_policy_is_known_by_policy() -> None:
-    """What was for all pods of the round is no policy's."""
-    clock = Clock()
-    meter = NamespaceMeter(clock)
-    net = [msgspec.structs.replace(of("a", "p0"), policy="net"), msgspec.structs.replace(of("b", "p1"), policy="net")]
-    for now, pods in ((1.0, net), (3.0, [of("a", "q")]), (4.0, ()), (9.0, net)):
-        clock.now = now
-        meter(pods)
-    assert meter.policy_seconds({"net", "idle"}) == {"net": pytest.approx(6.0)}

@@ -97,33 +97,11 @@ class NetworkScene(EvictionScene):
         selects = {"podSelector": {"matchLabels": {"net": "yes"}}}
         self.policies.offer("net", "u", 1, {"selects": selects, "cost": {"model": "Counted"}, "precedence": 5})
         self.rounds: list[set[str]] = []
-        self.deadlines: list[float] = []
 
     async def ask(self, request: RoundRequest) -> RoundReply:
         self.rounds.append({entry.key.removeprefix("ns/") for entry in request.pending})
-        self.deadlines.append(request.deadline)
         request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
         return run_request(self.replica, request, {**MODELS, "Counted": self.model})
-
-
-async def test_a_network_that_takes_long_is_in_rounds_of_its_own() -> None:
-    """All of its pods together, after those of others; and its rounds have time for it."""
-    scene = NetworkScene()
-    scene.node("n", 10_000)
-    for number in range(2):
-        scene.pod(f"net{number}", 100 + number, labels=(("net", "yes"),))
-    await scene.loop._round()
-    assert not scene.bound, "three are needed"
-    scene.loop._network_turns.took({"net": 6.0}, scene.now)  # on a slower machine
-    scene.now += 30.0
-    scene.pod("net2", 102, labels=(("net", "yes"),))
-    scene.pod("quiet", 100)
-    await scene.loop._round()
-    assert scene.bound == {"ns/quiet": "n"}
-    await scene.loop._round()
-    assert scene.rounds[-2:] == [{"quiet"}, {"net0", "net1", "net2"}]
-    assert set(scene.bound) == {"ns/quiet", "ns/net0", "ns/net1", "ns/net2"}
-    assert scene.deadlines[-1] > scene.deadlines[-2] + 19.0
 
 
 async def test_turns_of_namespaces_do_not_cut_a_network() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -70,6 +71,27 @@ def draw_case(seed: int, *, running: bool = False) -> DrawnCase:
         pods,
         [(_app(choose), choose.choice(list(nodes))) for _ in range(choose.randint(1, 3))] if running else [],
     )
+
+
+def draw_case_with_gains(seed: int) -> DrawnCase:
+    """The same, but that a unit of one arc makes two.
+
+    All pods are alike, nodes have room for all of them, and no price rises: gangs choose their nodes one by one.
+    """
+    choose, case = random.Random(seed), draw_case(seed)
+    inner = [arc for each in case.network["aggregators"] for arc in each["arcs"]]
+    for arc in inner:
+        # Beside an arc with a gain it would take units that the gain makes again.
+        arc["to"] = "Nodes" if arc["to"] == "Unscheduled" else arc["to"]
+    arcs = [*case.network["arcs"], *inner]
+    choose.choice([arc for arc in arcs if arc["to"] != "Unscheduled"] or [{}])["gain"] = 2
+    for arc in arcs:
+        arc.pop("minimum", None), arc.pop("wholeOrNone", None)
+        if isinstance(arc.get("cost"), dict):
+            arc["cost"]["weight"] = 100
+        elif isinstance(arc.get("cost"), list):
+            arc["cost"] = arc["cost"][0]["each"]
+    return replace(case, pods=[({"app": "a"}, 500)] * choose.randint(2, 5), room=dict.fromkeys(case.room, 3000))
 
 
 def draw_case_of_single_pods(seed: int) -> DrawnCase:
@@ -197,27 +219,39 @@ class Flows:
     def _heads(self, arc: dict[str, Any], tail: str, value: str) -> list[tuple[str, str]]:
         """Ends of an arc: a kind and a name, or an aggregator and its value."""
         here = self._points[tail][value] if tail else frozenset(self._case.nodes)
+        inside = here if tail and "nodeLabel" in self._over[tail] else frozenset(self._case.nodes)
         if arc["to"] == "Nodes":
             return [("node", name) for name in sorted(here)]
         if arc["to"] == "Unscheduled":
             return [("waits", "")]
         if arc["to"] not in self._points:
-            return [("node", arc["to"])]
-        labelled = "nodeLabel" in self._over[arc["to"]] and tail and "nodeLabel" in self._over[tail]
-        return [(arc["to"], other) for other, nodes in self._points[arc["to"]].items() if not labelled or nodes & here]
+            return [("node", arc["to"])] if arc["to"] in inside else []
+        labelled = "nodeLabel" in self._over[arc["to"]]
+        return [
+            (arc["to"], other) for other, nodes in self._points[arc["to"]].items() if not labelled or nodes & inside
+        ]
 
     @staticmethod
     def _key(tail: str, number: int, value: str, head: tuple[str, str]) -> Instance:
         return tail, number, value, " ".join(head)
 
-    def _onward(self, head: tuple[str, str]) -> Iterator[tuple[tuple[Instance, ...], str | None]]:
+    def _onward(
+        self, head: tuple[str, str], inside: frozenset[str]
+    ) -> Iterator[tuple[tuple[Instance, ...], str | None]]:
+        """Ways from a head on.
+
+        Args:
+            inside: nodes that have the values of all labels of the way.
+        """
         if head[0] in ("node", "waits"):
-            yield (), head[1] or None
+            if head[0] == "waits" or head[1] in inside:
+                yield (), head[1] or None
             return
         name, value = head
-        for number, arc in enumerate(self._arcs[name]):
+        inside = inside & self._points[name][value] if "nodeLabel" in self._over[name] else inside
+        for number, arc in enumerate(self._arcs[name]) if inside else ():
             for after in self._heads(arc, name, value):
-                for rest, end in self._onward(after):
+                for rest, end in self._onward(after, inside):
                     yield (self._key(name, number, value, after), *rest), end
 
     def _ways(self, labels: Labels, *, waits: bool = True) -> list[tuple[tuple[Instance, ...], str | None]]:
@@ -226,11 +260,17 @@ class Flows:
             if arc["from"]["podSelector"].get("matchLabels", {}).items() <= labels.items():
                 declared = declared or arc["to"] == "Unscheduled"
                 for head in self._heads(arc, "", ""):
-                    ways += [((self._key("", number, "", head), *rest), end) for rest, end in self._onward(head)]
+                    onward = self._onward(head, frozenset(self._case.nodes))
+                    ways += [((self._key("", number, "", head), *rest), end) for rest, end in onward]
         for name, over in self._over.items():
             if "podSelector" in over and over["podSelector"]["matchLabels"].items() <= labels.items():
-                ways += list(self._onward((name, "")))
+                ways += list(self._onward((name, ""), frozenset(self._case.nodes)))
+        # A unit that waits is one pod: a gain makes none of it.
+        ways = [(arcs, end) for arcs, end in ways if end is not None or not any(map(self._has_gain, arcs))]
         return ways if declared else [*ways, ((), None)]
+
+    def _has_gain(self, key: Instance) -> bool:
+        return "gain" in self._instances[key]
 
     def _running(self) -> dict[Instance, int]:
         """Units of pods that run: on their one way.
@@ -281,11 +321,15 @@ class Flows:
                 taken[node] += cpu
         if any(taken[node] > self._case.room[node] for node in taken):
             return None
-        counts = dict(running)
+        counts: dict[Instance, Fraction | int] = dict(running)
         for way in ways:
-            for arc in way:
-                counts[arc] = counts.get(arc, 0) + 1
-        cost = sum(price for price, node in zip(self._prices, where, strict=True) if node is None)
+            part = Fraction(1)
+            for arc in reversed(way):
+                part /= self._instances[arc].get("gain", 1)
+                counts[arc] = counts.get(arc, 0) + part
+        if any("gain" in self._instances[arc] and count != int(count) for arc, count in counts.items()):
+            return None
+        cost: Fraction | int = sum(price for price, node in zip(self._prices, where, strict=True) if node is None)
         for key, arc in self._instances.items():
             count, minimum = counts.get(key, 0), arc.get("minimum", 0)
             new = count - running.get(key, 0)
@@ -293,9 +337,9 @@ class Flows:
             if count > arc.get("maximum", count) or (count < minimum and not is_none):
                 return None
             cost += self._units(arc, key, count) - self._units(arc, key, count - new)
-        return cost
+        return int(cost)
 
-    def _units(self, arc: dict[str, Any], key: Instance, count: int) -> int:
+    def _units(self, arc: dict[str, Any], key: Instance, count: Fraction | int) -> Fraction | int:
         cost = arc.get("cost", 0)
         if isinstance(cost, int):
             return cost * count
@@ -303,4 +347,5 @@ class Flows:
             used: int = 1000 * (4000 - self._case.room[key[3].removeprefix("node ")]) // 4000
             return int(cost["weight"]) * used * count
         (first, then) = cost
-        return int(first["each"] * min(count, first["upTo"]) + then["each"] * max(0, count - first["upTo"]))
+        paid: Fraction | int = first["each"] * min(count, first["upTo"]) + then["each"] * max(0, count - first["upTo"])
+        return paid

@@ -16,7 +16,7 @@ from flowcore.model.amount_text import counted
 from flowcore.model.constraint_limits import minimum_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, MinPerDomain
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR, NodeSelectorTerm, Requirement, domain_value
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
@@ -145,9 +145,13 @@ def _counts(rule: MinPerDomain, counter: DomainCounter, snapshot: Snapshot, resu
 
 
 def _hopeless(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Policies, and why no plan gives their network what it must have, whoever else is placed."""
+    """Policies, and why no plan can keep to their network, or gives it what it must have, whoever else is placed."""
     snapshot = problem.snapshot
     for name in sorted({pod.policy for pod in snapshot.pending}):
+        rules = problem.policies[name].network_rules
+        if rules is not None and rules.refused:
+            yield name, f"{rules.name} is refused: {rules.refused}"
+            continue
         for rule in _asked(problem.policies[name]):
             if rule.or_none:
                 continue
@@ -200,7 +204,7 @@ def _label_and_value(snapshot: Snapshot, rule: MinPerDomain, counter: DomainCoun
     """The label and the value that a domain is for."""
     node = snapshot.table.nodes[int(np.argmax(counter.domains.codes == domain))]
     key = rule.topology_key
-    return ("node", node.name) if key == EACH_NODE else (key, dict(node.labels)[key])
+    return ("node", node.name) if key == EACH_NODE else (key, domain_value(node.labels, key) or "")
 
 
 def _nodes_of(snapshot: Snapshot, rule: MinPerDomain, counter: DomainCounter, domain: int) -> list[NodeSelectorTerm]:
@@ -210,5 +214,6 @@ def _nodes_of(snapshot: Snapshot, rule: MinPerDomain, counter: DomainCounter, do
     label, value = _label_and_value(snapshot, rule, counter, domain)
     if rule.topology_key == EACH_NODE:
         return [NodeSelectorTerm((), (Requirement("metadata.name", "In", (value,)),))]
-    inside = Requirement(label, "In", (value,))
-    return [NodeSelectorTerm((*term.expressions, inside), term.fields) for term in rule.nodes or (NodeSelectorTerm(),)]
+    pairs = zip(label.split(TOPOLOGY_SEPARATOR), value.split(TOPOLOGY_SEPARATOR), strict=True)
+    inside = tuple(Requirement(key, "In", (wanted,)) for key, wanted in pairs)
+    return [NodeSelectorTerm((*term.expressions, *inside), term.fields) for term in rule.nodes or (NodeSelectorTerm(),)]

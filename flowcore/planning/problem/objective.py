@@ -17,6 +17,7 @@ pods. A pod's preferences count all other pods of the plan as running.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -24,6 +25,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.model.networks import TWINS
+from flowcore.model.selectors import value_of
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit, placed_counts
 from flowcore.planning.problem.placements.plans import Plan
@@ -244,6 +247,35 @@ def unplaced_counts(commits: Sequence[Commit], demands: Sequence[Demand]) -> lis
     """How many pods of each demand the commits leave out."""
     placed = placed_counts(commits, len(demands))
     return [demand.count - count for demand, count in zip(demands, placed, strict=True)]
+
+
+def open_counts(commits: Sequence[Commit], demands: Sequence[Demand]) -> list[int]:
+    """The same, but of twins no more than there are pods without a node (drawn_networks/twins.py)."""
+    unplaced, twins = unplaced_counts(commits, demands), [_twins_of(demand) for demand in demands]
+    placed = Counter[str]()
+    for demand, left, (name, _) in zip(demands, unplaced, twins, strict=True):
+        placed[name] += demand.count - left
+    return [
+        min(left, most - placed[name]) if name else left for left, (name, most) in zip(unplaced, twins, strict=True)
+    ]
+
+
+def surplus_of(demands: Sequence[Demand]) -> int:
+    """What waits of twins in every plan: all of some pods but as many as there are."""
+    counts, prices, most = Counter[str](), Counter[str](), dict[str, int]()
+    for demand in demands:
+        name, number = _twins_of(demand)
+        if name:
+            counts[name] += demand.count
+            prices[name] += int(demand.prices.sum())
+            most[name] = number
+    return sum(prices[name] * (count - most[name]) // count for name, count in counts.items())
+
+
+def _twins_of(demand: Demand) -> tuple[str, int]:
+    """Which twins the pods of a demand are, and how many of all of these are placed at most; "": none."""
+    name, rules = value_of(demand.group.signature.labels, TWINS), demand.group.signature.constraints
+    return (name, rules.limits[-1].max_pods) if name and rules is not None else ("", 0)
 
 
 def _columns(commits: Sequence[Commit]) -> tuple[Int64s, Int64s, Int64s]:

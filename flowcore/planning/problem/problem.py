@@ -153,15 +153,6 @@ class Problem:
         return atomic_groups_of(self.snapshot, self.demands)
 
     @cached_property
-    def drawing(self) -> frozenset[str]:
-        """The policies whose pods a network places as a whole."""
-        return frozenset(
-            name
-            for name, policy in self.policies.items()
-            if policy.network_rules is None and policy.network is not None
-        )
-
-    @cached_property
     def must_place(self) -> tuple[int, ...]:
         """Pods of each demand that must be placed: none, unless a pass says so."""
         return (0,) * len(self.demands)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
-from flowcore.model.networks import NetworkArc
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.volumes import VolumeChoice
@@ -49,6 +48,7 @@ class Placement:
         victims: keys of the running pods that must leave before it comes (RoundResult.evictions).
         unscheduled_price: what leaving it would cost; 0: it was not up for choice.
         volumes: what each claim of it that waits for its first consumer is to get.
+        way: the arcs of its policy's network that it passes, where its node does not say that; (): it does.
     """
 
     pod: PendingPod
@@ -61,6 +61,7 @@ class Placement:
     victims: tuple[str, ...] = ()
     unscheduled_price: int = 0
     volumes: tuple[VolumeChoice, ...] = ()
+    way: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +113,6 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class SolvedArc:
-    """An arc of a network that was solved as a whole, between two ends.
-
-    Attributes:
-        name: where the policy draws it; "": nowhere, it is implied.
-        tail, head: its ends, for people.
-        from_pods, to_nodes: whether it begins at pods, and ends at nodes.
-        flow: units that enter it, those of pods that had a node before included.
-        price: of the next unit, by the arc itself; None: none may enter.
-    """
-
-    name: str
-    tail: str
-    head: str
-    arc: NetworkArc
-    from_pods: bool = False
-    to_nodes: bool = False
-    flow: int = 0
-    price: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SolvedNetwork:
-    """A network that was solved as a whole.
-
-    Attributes:
-        lost: pods that had a node before, and that no way had room for.
-    """
-
-    arcs: tuple[SolvedArc, ...]
-    lost: int
-
-
-@dataclass(frozen=True, slots=True)
 class RoundResult(Bounded):
     """A plan for all pending pods of a snapshot: each is either placed or left, never both.
 
@@ -171,7 +138,6 @@ class RoundResult(Bounded):
         evictions: running pods that leave, each once.
         proposals: running pods that would leave if every policy that proposes moves acted.
         left_at_least: what every plan leaves; None: the plan leaves nothing.
-        networks: that were solved as a whole, by policy, with their flow.
     """
 
     generation: int
@@ -190,7 +156,6 @@ class RoundResult(Bounded):
     proposals: tuple[Eviction, ...] = ()
     left_at_least: LeftAtLeast | None = None
     bound_notes: tuple[BoundNote, ...] = ()
-    networks: Mapping[str, SolvedNetwork] = field(default_factory=dict, compare=False, repr=False)
 
     def bounded_by(self, bound: int, notes: tuple[BoundNote, ...], gained: int = 0) -> RoundResult:
         """The result with a cost that no plan goes below, and what that does not count in full.

@@ -12,7 +12,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.planning.gangs.by_rank import by_rank
 from flowcore.planning.methods.resident_bound import bound_beside
-from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.objective import open_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
@@ -69,7 +69,7 @@ def build_result(
     )
     decided = candidate.decided
     if decided.before is not None:
-        is_short = any(unplaced_counts(candidate.commits, problem.demands))
+        is_short = any(open_counts(candidate.commits, problem.demands))
         beside = partial(bound_beside, problem, decided.before, is_short=is_short)
         bound = problem.say("The bound of the cost", beside, 0)
     notes = partial(problem.bound_notes, relaxed=relaxed, decided=decided.notes)
@@ -85,7 +85,6 @@ def build_result(
         arcs=arcs,
         after=after,
         contradictions=problem.contradictions,
-        networks=decided.networks,
     ).bounded_by(bound + decided.least_cost, problem.say("What the bound does not count", notes, ()))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,6 +92,34 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
         nodes = np.array(sorted(used), dtype=np.int64)
         saved = _savings(demand, capacity, nodes) - (crowding[nodes] if crowding is not None else 0)
         yield NodePrices(pods, prices, fits, dict(zip(nodes.tolist(), saved.tolist(), strict=True)), tolerance)
+
+
+def of_pods(prices: Iterable[NodePrices], pod_of: Callable[[PendingPod], PendingPod]) -> Iterator[NodePrices]:
+    """The prices with those of twins as those of one pod: the cheapest of its ways to each node.
+
+    Args:
+        pod_of: the pod that another one is a twin of; itself if it is none.
+    """
+    known: dict[tuple[str, ...], NodePrices] = {}
+    for alike in prices:
+        pods = [pod_of(pod) for pod in alike.pods]
+        if all(pod is twin for pod, twin in zip(pods, alike.pods, strict=True)):
+            yield alike
+            continue
+        keys = tuple(pod.key for pod in pods)
+        before = known.get(keys)
+        if before is None:
+            known[keys] = replace(alike, pods=pods)
+            continue
+        is_open = (alike.prices != CLOSED) & ((before.prices == CLOSED) | (alike.prices < before.prices))
+        known[keys] = NodePrices(
+            pods,
+            np.where(is_open, alike.prices, before.prices),
+            before.open | alike.open,
+            {**alike.savings, **before.savings},
+            min(before.tolerance, alike.tolerance),
+        )
+    yield from known.values()
 
 
 def _priced_alike(demands: Sequence[Demand]) -> list[list[Demand]]:

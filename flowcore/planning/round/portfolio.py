@@ -33,7 +33,7 @@ from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound,
 from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.levels import key_of
-from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.objective import open_counts, surplus_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.problem import Problem
@@ -317,6 +317,8 @@ class Portfolio:
         """Whether there is little to gain of what any plan decides, and no pod waits that could be placed."""
         placeable = self._problem.cost_matrix.placeable
         hopeless = sum(int(self._problem.demands[number].prices.sum()) for number in np.nonzero(~placeable)[0].tolist())
+        if surplus_of(self._problem.demands):
+            return False  # which ways pods take may be worth less than that
         near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
         return near and not self._unplaced_of(placeable)
 
@@ -438,7 +440,7 @@ class Portfolio:
 
     def _unplaced_of(self, demands: Bools) -> int:
         """Pods of these demands, bool[C], that a plan should place, and the best candidate does not."""
-        problem, unplaced = self._problem, unplaced_counts(self.best.commits, self._problem.demands)
+        problem, unplaced = self._problem, open_counts(self.best.commits, self._problem.demands)
         return sum(
             lacking(problem, number, problem.demands[number].count - unplaced[number])
             for number in np.nonzero(demands)[0].tolist()

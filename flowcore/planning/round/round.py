@@ -15,8 +15,8 @@ from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.drawn_networks.compile_networks import CompileNetworks
-from flowcore.planning.drawn_networks.joint.network_pass import SolveNetworks
 from flowcore.planning.drawn_networks.pods_together import FormNetworkGangs
+from flowcore.planning.drawn_networks.twins import FormTwins
 from flowcore.planning.drawn_networks.unmet_minimums import NOTHING_UNMET, RefuseNetworks, Unmet, placed_as_one
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
@@ -37,7 +37,7 @@ from flowcore.planning.problem.levels import (
     key_of,
     with_steep_prices,
 )
-from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.objective import open_counts
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -56,7 +56,7 @@ from flowcore.planning.problem.result import Placement, RoundResult, Unplaced, w
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill, history_after
 from flowcore.planning.round.build_result import build_result
-from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
+from flowcore.planning.round.node_prices import NodePrices, node_prices, of_pods, priced_demands
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
@@ -126,17 +126,18 @@ class Round:
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
         self._replacements = PlaceReplacements(_first_left)
+        self._networks, self._twins = CompileNetworks(unmet.closed), FormTwins()
         self._passes = (
-            CompileNetworks(unmet.closed),
+            self._networks,
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
-            FormNetworkGangs(),
             FormClaimGangs(),
             KeepQueueLimits(),
             RefuseNetworks(unmet),
             self._replacements,
-            SolveNetworks(seed),
+            self._twins,
+            FormNetworkGangs(),
             RestrictToGangDomains(),
             AssignLevels(),
             ReserveBackfill(),
@@ -144,6 +145,8 @@ class Round:
         self._problem = apply_all(
             self._passes, Problem(snapshot, policies, models, cache, charge=charge, without=without, say=say)
         )
+        #: The problem in which each pod is there once.
+        self._of_pods = self._twins.before or self._problem
         #: What is searched: the problem, or the same with steep prices where levels compete for room.
         self._searched = self._problem
         #: What was known of the bound before prices became steep: it is about those of the problem.
@@ -169,12 +172,7 @@ class Round:
     @property
     def groups(self) -> Sequence[Sequence[PendingPod]]:
         """The pods that were planned together, but for those that were decided before the rest of the round."""
-        return [demand.group.pods for demand in self._problem.demands]
-
-    @property
-    def networks(self) -> frozenset[str]:
-        """The policies whose pods were decided before the rest, by a network that is solved as a whole."""
-        return self._problem.drawing
+        return [demand.group.pods for demand in self._of_pods.demands]
 
     @property
     def key(self) -> PlanKey:
@@ -192,7 +190,7 @@ class Round:
 
     def bound_by(self, bound: int) -> None:
         """Takes over what no plan costs less than, of a problem in which more was open."""
-        self._bound_before = bound
+        self._bound_before = bound + self._twins.surplus
 
     @property
     def improved_by(self) -> set[str]:
@@ -212,14 +210,14 @@ class Round:
         """What more steps may bring."""
         candidate = self._best_found()
         placed = sum(commit.count for commit in candidate.commits)
-        missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
+        missing = placed < sum(demand.count for demand in self._of_pods.demands) or candidate.decided.unplaced
         is_close = not missing and candidate.cost - self._bound <= placed
         return Outlook(is_close, placed, max(0, self._placeable - placed))
 
     @cached_property
     def _placeable(self) -> int:
         """Pods that some plan may place as far as each demand and each group tells by itself."""
-        problem, groups = self._problem, self._problem.atomic_groups
+        problem, groups = self._of_pods, self._of_pods.atomic_groups
         most = [demand.constraints.max_placeable(demand.counts) for demand in problem.demands]
         # One entry more for pods in no group, whose number is -1.
         hopeless = np.append(problem.unschedulable | (problem.required > np.array(most)).any(axis=1), [False])
@@ -242,7 +240,7 @@ class Round:
     def _reconsider_groups(self) -> Generator[None, None, None]:
         """Decides again which groups are placed: other places for pods may have made room for another group."""
         best = self._best_searched()
-        if best.admitted.all() and not any(unplaced_counts(best.commits, self._searched.demands)):
+        if best.admitted.all() and not any(open_counts(best.commits, self._searched.demands)):
             return
         for number, work in enumerate(EXACT_WORK):
             yield from self._reconsider(number, work)
@@ -264,7 +262,7 @@ class Round:
         """Has other pods make up gangs if that is better, and begins again with that."""
         problem = self._problem
         best = in_level_order(problem, self._candidate)
-        if not any(unplaced_counts(best.commits, problem.demands)):
+        if not any(open_counts(best.commits, problem.demands)):
             return
         searched = with_steep_prices(problem) if problem.by_levels else problem
         known = as_candidate_of(searched, best)
@@ -393,19 +391,22 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = self._replacements.settle(plan_evictions(self._problem, result, candidate, relaxed))
-        unmet = self._unmet.beside(self._begun, self._problem.policies, result)
+        begun = replace(self._begun, pod_index=self._networks.counting(self._begun.pod_index))
+        unmet = self._unmet.beside(begun, self._problem.policies, result)
         if unmet is not None:
             again = self._again(unmet=unmet)
-            again.bound_by(bound)
+            again.bound_by(bound - self._twins.surplus)
             for _ in range(min(self._steps, DEFAULT_STEPS)):
                 if not again.step():
                     break
             return again.result()
         holds = history_after(self._problem, result, candidate.held)
-        placements = placed_as_one(_with_volumes(result.placements, self._begun), self._problem.policies)
-        result = replace(result, placements=placements, holds=holds)
+        result = replace(result, holds=holds)
         result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
-        least = partial(left_at_least, self._problem, self._begun, result.unplaced)
+        result = self._networks.not_counting(self._twins.together(result))
+        placements = placed_as_one(_with_volumes(result.placements, self._begun), self._problem.policies)
+        result = replace(result, placements=placements)
+        least = partial(left_at_least, self._of_pods, self._begun, result.unplaced)
         result = replace(result, left_at_least=say("What every plan leaves", least, None))
         result = without_columns(result, self._columns, self._problem.policies)
         queues = self._problem.snapshot.queues
@@ -421,7 +422,7 @@ class Round:
         demands = priced_demands(self._problem, bound=bound)
         if demands:
             candidate = invert_all(self._passes, self._best_candidate())
-            yield from node_prices(self._problem, demands, candidate)
+            yield from of_pods(node_prices(self._problem, demands, candidate), self._twins.pod)
 
 
 def _first_left(problem: Problem) -> Unplaced | None:
@@ -486,12 +487,13 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    columns = with_columns(snapshot)
+    columns, networks, twins = with_columns(snapshot), CompileNetworks(), FormTwins()
     passes = (
-        CompileNetworks(),
+        networks,
         CompileConstraints(),
         CompileWorkloadKinds(),
         PlaceReplacements(None),
+        twins,
         WithoutAtomicGroups(),
     )
     problem = apply_all(passes, Problem(columns.snapshot, policies, models))
@@ -499,7 +501,7 @@ def run_one_by_one(
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
     bound = first_bound(problem.cost_matrix)
     result = build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
-    return without_columns(result, columns, policies)
+    return without_columns(networks.not_counting(twins.together(result)), columns, policies)
 
 
 def _passing_without_devices(pod: PendingPod, snapshot: Snapshot) -> Bools:

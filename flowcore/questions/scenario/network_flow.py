@@ -116,9 +116,7 @@ def _policy_flow(
     result, is_drawn = plan.result, policy.network is not None
     if is_drawn:
         refused = next((each.sentence for each in result.contradictions if each.policy == name), "")
-        arcs, notes = drawn_flow(
-            policy, result.networks.get(name), result.after, placed, left, refused, nodes=query.nodes
-        )
+        arcs, notes = drawn_flow(policy, result.after, placed, left, refused, nodes=query.nodes)
     else:
         classes = _classes(scenario, [*placed, *left], context)
         arcs, notes = plain_flow(policy, result.after, placed, left, classes)

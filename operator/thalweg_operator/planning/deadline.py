@@ -12,9 +12,6 @@ from collections.abc import Collection, Mapping
 #: Shortest deadline in seconds, and the seconds that each pod and each class adds: caches may be cold.
 _LEAST = 5.0
 _PER_POD, _PER_CLASS = 0.002, 0.02
-#: Seconds more for a round with pods of networks. Their work is limited by count, to some seconds
-#: (flowcore/planning/drawn_networks/joint/network_pass.py), and takes longer on a busy machine.
-_NETWORKS = 20.0
 #: The deadline is this multiple of the longest of the last rounds; how many rounds are remembered.
 _TIMES, _ROUNDS = 10.0, 100
 #: A namespace that took more seconds of a round is dear. What it took counts for rounds with its pods only, and by this
@@ -23,10 +20,7 @@ _DEAR, _TIMES_DEAR = 0.1, 3.0
 
 
 class RoundDeadline:
-    """Deadline = min(max_seconds, budget + max(_LEAST + pods * _PER_POD + classes * _PER_CLASS, multiple)).
-
-    With networks _NETWORKS more.
-    """
+    """Deadline = min(max_seconds, budget + max(_LEAST + pods * _PER_POD + classes * _PER_CLASS, multiple))."""
 
     def __init__(self, max_seconds: float, budget: float) -> None:
         """Without finished rounds; then the deadline is ``max_seconds``.
@@ -58,13 +52,12 @@ class RoundDeadline:
         dear = {name: part for name, part in parts.items() if part > _DEAR}
         self._rounds.append((dear, seconds - sum(dear.values())))
 
-    def seconds_for(self, pods: int, classes: int, namespaces: Collection[str], *, networks: bool = False) -> float:
+    def seconds_for(self, pods: int, classes: int, namespaces: Collection[str]) -> float:
         """Deadline in seconds of a round.
 
         Args:
             pods, classes: how many it has.
             namespaces: those of its pods.
-            networks: whether it may have pods of networks.
         """
         if not self._rounds:
             return self._max_seconds
@@ -74,4 +67,4 @@ class RoundDeadline:
             _TIMES * rest + times_own * sum(part for name, part in dear.items() if name in namespaces)
             for dear, rest in self._rounds
         )
-        return min(self._max_seconds, self._budget + max(least, usual) + _NETWORKS * networks)
+        return min(self._max_seconds, self._budget + max(least, usual))

@@ -26,7 +26,6 @@ class PendingRound:
         deferred: pods whose turn comes later, each with its policy.
         resting: pods that were planned in vain, and nothing has helped them since, each with its policy.
         by_turns: whether turns of namespaces chose the pods.
-        by_networks: whether turns of networks did.
         has_more: whether other pods wait for the next round.
     """
 
@@ -40,7 +39,6 @@ class PendingRound:
     deferred: Sequence[tuple[Pod, Policy]] = ()
     resting: Sequence[tuple[Pod, Policy]] = ()
     by_turns: bool = False
-    by_networks: bool = False
     has_more: bool = False
 
     @property

@@ -43,10 +43,8 @@ from thalweg_operator.planning.reports.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.round_request import RequestBuilder, has_changes
 from thalweg_operator.planning.turns import (
     NamespaceTurns,
-    NetworkTurns,
     TurnSelection,
     UnhelpedPods,
-    waits_for_network,
     waits_for_turn,
 )
 from thalweg_operator.planning.worker.client import WorkerClient
@@ -158,7 +156,7 @@ class RoundLoop:
             self.measured,
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
-        self._turns, self._network_turns = NamespaceTurns(self._planned_with), NetworkTurns()
+        self._turns = NamespaceTurns(self._planned_with)
         self._resting = UnhelpedPods(self._quarantine.class_key)
         self._what_helps = WhatHelps(cluster, ledger)
         #: A pod of each class that the last rounds had no node for.
@@ -249,8 +247,8 @@ class RoundLoop:
         next_retry = self._quarantine.next_retry(self._round_started)
         ends += [each for each in (next_retry, self._settles_at) if each is not None]
         self._due_at = min(ends)
-        next_turns = [each for each in (self._turns.next_at, self._network_turns.next_at) if each is not None]
-        return max(0.0, min([self._due_at, *next_turns]) - now)
+        next_turn = self._due_at if self._turns.next_at is None else self._turns.next_at
+        return max(0.0, min(self._due_at, next_turn) - now)
 
     async def _round(self) -> None:
         if not (self._worker_in_sync and self._worker.alive):
@@ -278,14 +276,10 @@ class RoundLoop:
             raise
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
-            # Networks have time of their own in a deadline.
-            seconds = max(0.0, reply.seconds - sum(reply.network_seconds.values()))
-            self._deadline.round_took(seconds, reply.namespace_seconds)
+            self._deadline.round_took(reply.seconds, reply.namespace_seconds)
             if pending_round.by_turns:
                 left = {pending_round.pods[index].uid for index, _ in reply.unplaced}
                 self._turns.took(reply.namespace_seconds, self._clock(), left)
-            if pending_round.by_networks:
-                self._network_turns.took(reply.network_seconds, self._clock())
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
         preempts = preempting(self._shell.cluster, request, reply)
@@ -393,23 +387,16 @@ class RoundLoop:
             return was_helped(pod, ordered[governed[pod.key]], since)
 
         awake, resting = self._resting.choose(plannable, helped_any, wall, is_helped, always)
-        networks: list[TurnSelection] = []
         turns: list[TurnSelection] = []
 
-        def policy_of(pod: Pod) -> str:
-            return ordered[governed[pod.key]].name
-
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            known = planning_input.generation, helped
-            networks.append(self._network_turns.choose(pods, policy_of, *known, now, always))
-            if self._network_turns.own:
-                return networks[-1].pods
-            turns.append(self._turns.choose(networks[-1].pods, *known, now, always))
+            turns.append(self._turns.choose(pods, planning_input.generation, helped, now, always))
             return turns[-1].pods
 
         models = self._policies.models.networks
         drawing = {place for place, policy in enumerate(ordered) if policy.draws(models)}
-        self._network_of = {pod.key: policy_of(pod) for pod in awake if governed[pod.key] in drawing} if drawing else {}
+        in_networks = (pod for pod in awake if governed[pod.key] in drawing)
+        self._network_of = {pod.key: ordered[governed[pod.key]].name for pod in in_networks} if drawing else {}
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
         selection = self._quarantine.choose(awake, now, in_turn, changes)
         asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
@@ -417,7 +404,7 @@ class RoundLoop:
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
-        deferred = [*selection.deferred, *(pod for turn in (*networks, *turns) for pod in turn.deferred)]
+        deferred = [*selection.deferred, *(pod for turn in turns for pod in turn.deferred)]
         if self._settles_at is not None and (self._settles_at <= now or not (deferred or resting)):
             self._settles_at = None
 
@@ -434,17 +421,11 @@ class RoundLoop:
             [
                 *(left_out(pod, reason, AWAITING_TURN) for pod, reason in selection.told),
                 *(left_out(pod, waits_for_turn(pod), AWAITING_TURN) for turn in turns for pod in turn.told),
-                *(
-                    left_out(pod, waits_for_network(policy_of(pod)), AWAITING_TURN)
-                    for turn in networks
-                    for pod in turn.told
-                ),
             ],
             [(pod, ordered[governed[pod.key]]) for pod in deferred],
             [(pod, ordered[governed[pod.key]]) for pod in resting],
             by_turns=bool(turns),
-            by_networks=bool(networks),
-            has_more=selection.more or any(turn.more for turn in (*networks, *turns)),
+            has_more=selection.more or any(turn.more for turn in turns),
         )
 
     def _may_rest(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> Iterator[Pod]:
@@ -529,6 +510,5 @@ class RoundLoop:
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
         self._turns.retain(cluster.waiting.values())
-        self._network_turns.retain(cluster.waiting.values(), {policy.name for policy in request.policies})
         if request.number % CACHE_GENERATION == 0:
             cluster.policies.age()

@@ -126,7 +126,6 @@ class RequestBuilder:
         changes.takers = self._device_takers.update({pod.key for pod, _ in pods}, fresh=reset)
         queues = round_input.queues
         namespaces = {pod.namespace for pod, _ in pods}
-        networks = any(policies[place].draws(self._policies.models.networks) for _, place in pods)
         return RoundRequest(
             number=self._number,
             generation=planning_input.generation,
@@ -147,9 +146,7 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
-            deadline=0.0
-            if reset
-            else self._deadline.seconds_for(len(pods), len(classes), namespaces, networks=networks),
+            deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes), namespaces),
         )
 
 

@@ -47,9 +47,9 @@ class Movers(Eligibility):
         """``modes``: of the policies that move their pods."""
         super().__init__(state)
         self._policies, self._modes = policies, modes
-        #: Policies whose pods a network places: none move for gain, and none at all where they are placed as a whole.
+        #: Policies whose pods a network places: none move for gain, and none at all where the network needs each.
         self._drawing = {name for name, policy in policies.items() if policy.network is not None}
-        self._as_a_whole = {name for name in self._drawing if not _is_of_single_pods(policies[name])}
+        self._unmoved = {name for name in self._drawing if not _is_of_single_pods(policies[name])}
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
@@ -139,7 +139,7 @@ class Movers(Eligibility):
     def _of_reason(self, reason: ReschedulingReason) -> Bools:
         residents = self._residents
         names = {name for name, policy in self._policies.items() if policy.rescheduling.moves_for(reason, self._modes)}
-        names -= self._drawing if reason is ReschedulingReason.GAIN else self._as_a_whole
+        names -= self._drawing if reason is ReschedulingReason.GAIN else self._unmoved
         may_move = [kind.policy in names and not kind.immovable_reason for kind in residents.kind_list]
         movable = residents.evictable & np.array(may_move, dtype=np.bool_)[residents.kinds]
         movable[residents.running_count :] = False
@@ -240,4 +240,4 @@ class Movers(Eligibility):
 
 def _is_of_single_pods(policy: Policy) -> bool:
     """Whether a pod may go elsewhere and the policy's network has all that it must."""
-    return policy.network_rules is not None and not policy.network_rules.has_minimums
+    return policy.network_rules is not None and policy.network_rules.may_move

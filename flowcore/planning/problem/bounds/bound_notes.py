@@ -16,7 +16,6 @@ class BoundNote(StrEnum):
     RULES = "Rules"
     PREFERENCES = "Preferences"
     GANGS = "Gangs"
-    NETWORKS = "Networks"
     RUNNING_PODS = "RunningPods"
     GAINS = "Gains"
     PRIORITIES = "Priorities"
@@ -37,7 +36,6 @@ _CLAUSES = {
     BoundNote.RULES: "rules between pods as capacities of domains only",
     BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
-    BoundNote.NETWORKS: "each network solved as a whole as if alone, and other pods as if it left them all room",
     BoundNote.RUNNING_PODS: (
         "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
     ),
@@ -46,7 +44,7 @@ _CLAUSES = {
     BoundNote.NO_RULES: "rules between pods not at all",
     BoundNote.MAY_LEAVE: "running pods that may leave as gone, however many may leave at once",
     BoundNote.ANY_COST: "plans of any cost and in any order of priorities",
-    BoundNote.DECIDED: "pods of networks and replacements as placed without room",
+    BoundNote.DECIDED: "replacements as placed without room",
 }
 
 

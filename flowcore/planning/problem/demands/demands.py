@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,9 +19,11 @@ from flowcore.costs.shares.shares import urgencies
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
 from flowcore.costs.wishes import idle_wishes, wish_nodes
+from flowcore.model.networks import TWINS
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
+from flowcore.model.selectors import value_of
 from flowcore.model.volumes import are_exclusive
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.equal_arrays import EqualArrays
@@ -251,6 +253,18 @@ def node_totals(snapshot: Snapshot) -> tuple[Float64s, Int64s]:
     return everything, np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
 
 
+def _numbers(groups: Sequence[Group]) -> list[int]:
+    """How many pods the groups have, twins counted once (drawn_networks/twins.py)."""
+    if not any(value_of(each.signature.labels, TWINS) for each in groups):
+        return [len(each.pods) for each in groups]
+    known, numbers = set[str](), list[int]()
+    for pod_group in groups:
+        uids = {pod.uid for pod in pod_group.pods} - known
+        known |= uids
+        numbers.append(len(uids))
+    return numbers
+
+
 def demands_of(
     snapshot: Snapshot,
     load: Load,
@@ -297,7 +311,7 @@ def demands_of(
     loads = loads_of(costs, snapshot, load)
     counted = some or range(len(groups))
     unit = mean_size(
-        [sizes[index] for index in counted], [len(groups[index].pods) for index in counted], loads.values()
+        [sizes[index] for index in counted], _numbers([groups[index] for index in counted]), loads.values()
     )
     rules = topology_constraints_of(
         [(groups[index].pod_class, groups[index].signature) for index in some],

@@ -34,7 +34,7 @@ class KeepQueueLimits(Pass):
         beyond = [pod for pod in snapshot.pending if pod.key in held]
         kept: set[str] = set()
         if _some_may_leave(snapshot, beyond):
-            kept = {pod.key for pod in beyond if pod.victim is None and pod.policy not in problem.drawing}
+            kept = {pod.key for pod in beyond if pod.victim is None}
         prices = {
             pod.key: int(price)
             for demand in problem.demands

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
@@ -10,7 +9,7 @@ from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.decisions import Commit
 from flowcore.planning.problem.placements.plans import Plan
-from flowcore.planning.problem.result import Placement, SolvedNetwork, Unplaced
+from flowcore.planning.problem.result import Placement, Unplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,6 @@ class Decided:
         slack: by how much they may cost more than the least that is possible.
         before: the cluster as it was before them, where the rest of the round may cost less without them; else None.
         notes: what the bound of the rest does not count in full then.
-        networks: that were solved as a whole, by policy.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -42,7 +40,6 @@ class Decided:
     slack: int = 0
     before: Snapshot | None = field(default=None, compare=False)
     notes: tuple[BoundNote, ...] = ()
-    networks: Mapping[str, SolvedNetwork] = field(default_factory=dict, compare=False)
 
     @property
     def cost(self) -> int:
@@ -93,6 +90,5 @@ class Candidate:
             before.slack + more.slack,
             before.before if more.before is None else more.before,
             (*before.notes, *more.notes),
-            {**before.networks, **more.networks},
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)

@@ -13,7 +13,7 @@ from flowcore.model.networks import UNSCHEDULED, NetworkSpec, PodEnd
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
 from flowcore.planning.drawn_networks.compile_networks import ways_of
-from flowcore.planning.problem.result import Placement, SolvedArc, SolvedNetwork, Unplaced
+from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.questions.scenario.flow.flow_arcs import FlowArc, together
 from flowcore.questions.scenario.flow.flow_rows import FlowRow
 from flowcore.questions.scenario.flow.rule_rows import RuleFlow
@@ -21,7 +21,6 @@ from flowcore.questions.scenario.flow.rule_rows import RuleFlow
 
 def drawn_flow(
     policy: Policy,
-    solved: SolvedNetwork | None,
     after: Snapshot,
     placed: Sequence[Placement],
     left: Sequence[Unplaced],
@@ -32,17 +31,14 @@ def drawn_flow(
     """The arcs of a policy's network with the flow of its pods, and notes about what they do not say.
 
     Args:
-        solved: the network, where it was solved as a whole.
         after: the cluster with the plan.
         placed, left: pods of the policy that wait, by what the plan does with them.
         refused: why the network was not solved, a sentence; "": it was, or there was nothing to solve.
         nodes: whether each node has an arc of its own.
     """
     notes = list[str]()
-    if solved is not None:
-        rows, lost = [_solved_row(arc) for arc in solved.arcs], solved.lost
-    elif ways := [] if policy.network is None else ways_of(policy, after):
-        flow = RuleFlow(policy, ways, after, [*(each.pod for each in placed), *(each.pod for each in left)])
+    if ways := [] if policy.network is None else ways_of(policy, after):
+        flow = RuleFlow(policy, ways, after, placed, [*(each.pod for each in placed), *(each.pod for each in left)])
         rows, lost = list(flow.rows()), flow.lost
         notes += [refused] if refused else []
         if flow.has_model:
@@ -56,12 +52,11 @@ def drawn_flow(
         notes.append(f"{pods}: no way leads there, or none has room")
     ends = _ends_of_waiting(policy.network)
     waiting = _prices_by_start(ends, left)
-    if solved is None:
-        drawn_ends = {PodEnd(selector).text: cost for selector, cost in sorted(ends, key=itemgetter(1), reverse=True)}
-        rows += [
-            FlowRow("arcs", start, UNSCHEDULED, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
-            for start, cost in drawn_ends.items()
-        ]
+    drawn_ends = {PodEnd(selector).text: cost for selector, cost in sorted(ends, key=itemgetter(1), reverse=True)}
+    rows += [
+        FlowRow("arcs", start, UNSCHEDULED, True, False, len(waiting.get(start, ())), 0, None, "1", cost)
+        for start, cost in drawn_ends.items()
+    ]
     # Pods may wait, whether that is drawn or not.
     drawn = (row for row in rows if row.flow or row.name or row.head != UNSCHEDULED)
     arcs = [_priced(arc, waiting) for arc in _folded(drawn, nodes=nodes)]
@@ -77,23 +72,6 @@ def drawn_flow(
         waiting_units = f"{counted(units, 'unit')} of flow {go} to Unscheduled, and {counted(len(left), 'pod')} {wait}"
         notes.append(f"{waiting_units}: with a gain a unit places more than one pod, or less")
     return arcs, notes
-
-
-def _solved_row(arc: SolvedArc) -> FlowRow:
-    drawn = arc.arc
-    return FlowRow(
-        arc.name,
-        arc.tail,
-        arc.head,
-        arc.from_pods,
-        arc.to_nodes,
-        arc.flow,
-        drawn.minimum,
-        drawn.maximum,
-        str(drawn.factor),
-        arc.price,
-        drawn.whole_or_none,
-    )
 
 
 def _ends_of_waiting(spec: NetworkSpec | None) -> list[tuple[LabelSelector, int]]:

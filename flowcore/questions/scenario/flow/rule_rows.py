@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import ceil, floor
 
 import numpy as np
 
@@ -12,12 +15,13 @@ from flowcore.costs.model import Load
 from flowcore.costs.network_model import utilisation
 from flowcore.costs.preferences import node_preference, taint_preference
 from flowcore.model.cost_policy import CostPolicy, CostWeights
-from flowcore.model.networks import ArcCost, CostPart, NetworkWay, PassedArc, PodEnd
+from flowcore.model.networks import UNSCHEDULED, ArcCost, CostPart, NetworkWay, PassedArc, PodEnd
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import NodeSelectorTerm
-from flowcore.planning.drawn_networks.compile_networks import NetworkStart
-from flowcore.planning.drawn_networks.placed_pods import placed_by
+from flowcore.planning.drawn_networks.ways.drawing import NetworkStart
+from flowcore.planning.drawn_networks.ways.placed_pods import placed_by
+from flowcore.planning.problem.result import Placement
 from flowcore.questions.scenario.flow.flow_rows import FlowRow
 
 
@@ -33,9 +37,10 @@ class RuleFlow:
         policy: Policy,
         ways: Sequence[tuple[NetworkStart, list[NetworkWay]]],
         after: Snapshot,
+        placed: Sequence[Placement],
         pods: Iterable[PendingPod],
     ) -> None:
-        """``pods``: those of the round, which say what parts of the costs of nodes pods pay."""
+        """Pods that the plan placed, and all of the round: these say what parts of the costs of nodes pods pay."""
         self._ways, self._table, self._policy, self.lost = ways, after.table, policy, 0
         self._pods = {(each.pod_class, each.signature.labels) for each in pods}
         load = Load.of(after, policy.cost.utilisation)
@@ -45,6 +50,7 @@ class RuleFlow:
         #: int64[N], pods on each node that passed an arc on their way there; how many of them one of its units is.
         self._passed: dict[PassedArc, Int64s] = {}
         self._units = {arc: size for _, of_start in ways for way in of_start for arc, size in _sizes(way)}
+        known = Counter[tuple[int, frozenset[int]]]()
         own = list(dict.fromkeys(start.selector for start, _ in ways if not start.runs))
         anybody = list(dict.fromkeys(start.selector for start, _ in ways if start.runs))
         selectors = [*((each, False) for each in own), *((each, True) for each in anybody)]
@@ -52,8 +58,15 @@ class RuleFlow:
             [way for start, of_start in ways if (start.selector, start.runs) == each for way in of_start]
             for each in selectors
         ]
+        for placement in placed if any(each.way for each in placed) else ():
+            node, labels = after.table.index[placement.node], placement.pod.signature.labels
+            matched = frozenset(number for number, (selector, _) in enumerate(selectors) if selector.matches(labels))
+            taken = [way for number in matched for way in of_selector[number] if _names(way) == placement.way]
+            if taken:
+                self._pass(taken[:1], node, 1)
+                known[node, matched] += 1
         for node, count, matched in placed_by(after, policy.selects, own, anybody):
-            self._pass([way for number in matched for way in of_selector[number]], node, count)
+            self._pass([way for number in matched for way in of_selector[number]], node, count - known[node, matched])
 
     @property
     def has_model(self) -> bool:
@@ -76,7 +89,7 @@ class RuleFlow:
                     self._passed[arc] = np.zeros(len(self._table.nodes), dtype=np.int64)
                 self._passed[arc][node] += taken
 
-    def _room(self, arc: PassedArc, size: int, node: int) -> int:
+    def _room(self, arc: PassedArc, size: Fraction, node: int) -> int:
         """How many more pods an arc takes to a node's domain."""
         if arc.arc.maximum is None:
             return 2**40
@@ -85,8 +98,10 @@ class RuleFlow:
             if label:
                 codes = self._table.column(label).codes
                 passed = np.where(codes == codes[node], passed, 0)
-        is_of_nodes = arc.arc.head not in self._aggregators
-        return arc.arc.maximum * size - int(passed[node] if is_of_nodes else passed.sum())
+        return floor(arc.arc.maximum * size) - int(passed[node] if self._leads_to_nodes(arc) else passed.sum())
+
+    def _leads_to_nodes(self, arc: PassedArc) -> bool:
+        return arc.arc.head not in self._aggregators and arc.arc.head != UNSCHEDULED
 
     def _mask(self, way: NetworkWay) -> Bools:
         if way.nodes not in self._masks:
@@ -105,7 +120,7 @@ class RuleFlow:
         for start, of_start in self._ways:
             own = {each for each, labels in self._pods if not start.runs and start.selector.matches(labels)}
             for way in of_start:
-                for arc in way.path:
+                for arc, _ in _sizes(way):
                     reached[arc] = reached.get(arc, np.zeros_like(self._mask(way))) | self._mask(way)
                     classes.setdefault(arc, set()).update(own)
         for arc, mask in reached.items():
@@ -145,7 +160,7 @@ class RuleFlow:
             parts: what a unit pays there beside the cost of the arc, at least and at most.
         """
         passed = self._passed.get(arc, np.zeros(len(self._table.nodes), dtype=np.int64))
-        to_nodes, size = arc.arc.head not in self._aggregators, self._units.get(arc, 1)
+        to_nodes, size = self._leads_to_nodes(arc), self._units.get(arc, Fraction(1))
         rows: dict[tuple[str, str], FlowRow] = {}
         for node in np.nonzero(mask)[0].tolist():
             begins = PodEnd(start.selector, start.runs).text if start else self._point(arc.tail, arc.tail_label, node)
@@ -157,7 +172,7 @@ class RuleFlow:
             if parts is not None:
                 row.price, row.spread = int(parts[0][node]), int(parts[1][node] - parts[0][node])
         for row in rows.values():
-            row.flow //= size
+            row.flow = ceil(row.flow / size)
             # What a further unit costs; no price where none may enter.
             if row.state:
                 row.price = None
@@ -174,10 +189,10 @@ class RuleFlow:
         return f"{name} {column.values[int(column.codes[node])]}"
 
 
-def _sizes(way: NetworkWay) -> list[tuple[PassedArc, int]]:
-    """The arcs of a way, each with how many pods one of its units is."""
-    sizes, size = list[tuple[PassedArc, int]](), 1
-    for arc in reversed(way.path):
-        size *= arc.arc.factor.numerator
-        sizes.append((arc, size))
-    return sizes
+def _sizes(way: NetworkWay) -> list[tuple[PassedArc, Fraction]]:
+    """The arcs of a way, and those beside it, each with how many pods one of its units is."""
+    return [*zip(way.path, way.sizes, strict=True), *way.beside]
+
+
+def _names(way: NetworkWay) -> tuple[str, ...]:
+    return tuple(arc.name for arc in way.path)

@@ -295,7 +295,6 @@ class RoundReply(PlanDocument, msgspec.Struct):
             there is no such pod.
         phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
-        network_seconds: those for the pods of each policy whose network is solved as a whole.
         filter_seconds: how long these phases waited for filters.
         claims: positions of placed pods that we bind and that have claims, each with what its claims have or get. A pod
             whose claims do not all get devices is not in it.
@@ -315,7 +314,6 @@ class RoundReply(PlanDocument, msgspec.Struct):
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}
-    network_seconds: dict[str, float] = {}
     claims: list[tuple[int, tuple[PlannedClaim, ...]]] = []
     frees: list[tuple[int, tuple[ClaimKey, ...]]] = []
     problem: str = ""

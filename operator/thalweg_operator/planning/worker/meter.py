@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 
@@ -25,8 +25,6 @@ class NamespaceMeter:
         self._clock, self._last = clock, clock()
         self._seconds: dict[str, float] = {}
         self._of_all = 0.0
-        #: Seconds by policy, of what was for pods of one policy by itself.
-        self._by_policy: dict[str, float] = {}
         #: Parts of namespaces in pods that were charged, by identity. The pods are kept, so that it stays theirs.
         self._parts: dict[int, tuple[Sequence[PendingPod], Mapping[str, float]]] = {}
 
@@ -36,7 +34,6 @@ class NamespaceMeter:
         passed, self._last = now - self._last, now
         if pods:
             self._add(pods, passed)
-            self._by_policy[pods[0].policy] = self._by_policy.get(pods[0].policy, 0.0) + passed
         else:
             self._of_all += passed
 
@@ -60,10 +57,6 @@ class NamespaceMeter:
         for pods in groups:
             self._add(pods, shared / len(groups))
         return dict(self._seconds)
-
-    def policy_seconds(self, policies: Collection[str]) -> dict[str, float]:
-        """Seconds up to now by policy, of these policies that had pods, without a part of what was for all."""
-        return {name: seconds for name, seconds in self._by_policy.items() if name in policies}
 
     def _add(self, pods: Sequence[PendingPod], seconds: float) -> None:
         for namespace, share in self._parts_of(pods).items():

@@ -88,7 +88,6 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         node_prices=prices,
         node_names=replica.names_to_tell() if prices else None,
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in shown_pods)]),
-        network_seconds=meter.policy_seconds(planned.networks),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
         claims=list(_planned_claims(results[0], policies, position_by_key)),

@@ -1,4 +1,4 @@
-"""Networks that policies draw and that only a solution of the whole can keep to."""
+"""Policies that draw networks, and networks in which each pod has a choice between two ways to each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowcore.model.policies import Policy
 EVERYBODY: Mapping[str, Any] = {"podSelector": {}}
 
 
-def joint(arcs: Sequence[Mapping[str, Any]], *aggregators: Mapping[str, Any], **of_pods: Any) -> dict[str, Any]:
+def with_choice(arcs: Sequence[Mapping[str, Any]], *aggregators: Mapping[str, Any], **of_pods: Any) -> dict[str, Any]:
     """A network of one point: all pods have two ways to it, one of which has a limit that nobody reaches.
 
     Args:
