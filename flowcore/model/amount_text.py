@@ -7,6 +7,11 @@ from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 _BINARY = (("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
+def as_sentence(clause: str) -> str:
+    """A clause on a line of its own: with a capital and a full stop."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
 def is_bytes(resource: str) -> bool:
     """Whether amounts of a resource count bytes."""
     return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith("hugepages-")

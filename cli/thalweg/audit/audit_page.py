@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Final
 
-from flowcore.model.amount_text import counted
+from flowcore.model.amount_text import as_sentence, counted
 from flowcore.questions.audit.answer_audit import AuditAnswer
 from flowcore.questions.audit.finding import AuditFinding, StepAction, WitnessStep
-from flowcore.questions.audit.sentences import as_sentence
 from flowcore.questions.scenario.reading.moment import moment_text, seconds_of
 from thalweg.audit.closed_table import CLOSED_HEAD, closed_table
 from thalweg.audit.figure_texts import figure_texts

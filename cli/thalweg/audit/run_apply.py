@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from flowcore.model.amount_text import counted
+from flowcore.model.amount_text import as_sentence, counted
 from flowcore.model.policies import ReschedulingReason
 from flowcore.questions.audit.apply_plan import ApplicableStep, ApplyAnswer, ApplyQuery, answer_apply
 from flowcore.questions.audit.finding import StepAction
-from flowcore.questions.audit.sentences import as_sentence
 from thalweg.questions.status import age
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions

@@ -9,12 +9,11 @@ from typing import Final
 
 import click
 
-from flowcore.model.amount_text import counted, exact_amount
+from flowcore.model.amount_text import as_sentence, counted, exact_amount
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import NANO, nanos
 from flowcore.questions.audit.answer_audit import AuditAnswer, AuditQuery, answer_audit
 from flowcore.questions.audit.finding import AuditFinding, FindingKind, StepAction, WitnessStep
-from flowcore.questions.audit.sentences import as_sentence
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.reading.moment import seconds_of

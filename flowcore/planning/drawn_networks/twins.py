@@ -14,6 +14,7 @@ import msgspec
 
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.amount_text import as_sentence
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
@@ -306,7 +307,7 @@ def _torn(
         elif gang.needs_domain and 2 * gang.min_placed <= len(of_gang):
             why = "its pods have a choice between ways of a network, and it needs less than half of them"
         if why:
-            yield from ((pod.key, f"{name[:1].upper()}{name[1:]}: {why}.") for pod in of_gang if pod.key in values)
+            yield from ((pod.key, as_sentence(f"{name}: {why}")) for pod in of_gang if pod.key in values)
 
 
 def _too_many(pods: Iterable[PendingPod], values: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:

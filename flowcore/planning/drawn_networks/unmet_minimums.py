@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
-from flowcore.model.amount_text import counted
+from flowcore.model.amount_text import as_sentence, counted
 from flowcore.model.constraint_limits import minimum_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, MinPerDomain
 from flowcore.model.policies import Policy
@@ -97,7 +97,7 @@ class RefuseNetworks(Pass):
             if name in refused:
                 # What no plan was found for may have one.
                 slack += 0 if name in hopeless else int(demand.prices.sum())
-                text = f"{refused[name][:1].upper()}{refused[name][1:]}."
+                text = as_sentence(refused[name])
                 left += [
                     Unplaced(pod, text, int(price), NETWORK_REFUSED, more_nodes_help=False)
                     for pod, price in zip(demand.group.pods, demand.prices, strict=True)

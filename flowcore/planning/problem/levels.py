@@ -102,7 +102,7 @@ def _at_levels(problem: Problem, candidate: Candidate) -> tuple[AtLevel, ...]:
         waiting[demand.level] += int(demand.worth[places].sum())
     for level, count in _strays(problem, candidate).items():
         strays[level] += count
-    for minimum, _, lacking in problem.objective.lacking(candidate.commits):
+    for minimum, lacking in problem.objective.lacking(candidate.commits):
         policies = {each.policy.name for each in problem.demands if minimum in each.constraints.rising}
         level = max(demand.level for demand in problem.demands if demand.policy.name in policies)
         most = sum(int(demand.worth.sum()) for demand in problem.demands if demand.level == level)

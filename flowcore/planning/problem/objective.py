@@ -77,8 +77,8 @@ class Objective:
         )
         return self.placed(commits) + self.shortage(commits) + waiting
 
-    def lacking(self, commits: Sequence[Commit]) -> list[tuple[Minimum, Int64s, Int64s]]:
-        """Minimums that a plan does not meet, with int64[D] pods in their domains, and int64[D] how many these lack."""
+    def lacking(self, commits: Sequence[Commit]) -> list[tuple[Minimum, Int64s]]:
+        """Minimums that a plan does not meet, and int64[D] how many pods their domains lack."""
         if not self._minimums:
             return []
         demand, node, count = _columns(commits)
@@ -90,12 +90,12 @@ class Objective:
             np.add.at(counts, counter.domains.codes[node[rows]], count[rows])
             lacking = minimum.lacking(counts)
             if lacking.any():
-                unmet.append((minimum, counts[:-1], lacking))
+                unmet.append((minimum, lacking))
         return unmet
 
     def shortage(self, commits: Sequence[Commit]) -> int:
         """What the pods cost that minimums lack."""
-        return LACK * min(MOST_LACKING, sum(int(lacking.sum()) for *_, lacking in self.lacking(commits)))
+        return LACK * min(MOST_LACKING, sum(int(lacking.sum()) for _, lacking in self.lacking(commits)))
 
     def placed(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods."""

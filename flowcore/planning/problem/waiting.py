@@ -205,7 +205,7 @@ def without_partial(problem: Problem, candidate: Candidate) -> Candidate:
         short = [each for each in problem.objective.lacking(candidate.commits) if each[0].rule.or_none]
         if not short:
             return candidate
-        minimum, _, lacks = short[0]
+        minimum, lacks = short[0]
         domains, counter = np.append(lacks > 0, [False])[minimum.counter.domains.codes], minimum.counter
         kept = [
             commit

@@ -8,11 +8,6 @@ from flowcore.model.amount_text import counted
 from flowcore.questions.audit.finding import StepAction, WitnessStep
 
 
-def as_sentence(sentence: str) -> str:
-    """A finding's sentence on a line of its own: with a capital and a full stop."""
-    return f"{sentence[:1].upper()}{sentence[1:]}."
-
-
 def do(number: int, verb: str) -> str:
     """The verb for so many: "1 pod waits", "2 pods wait", "1 pod has"."""
     return {"have": "has"}.get(verb, f"{verb}s") if number == 1 else verb

@@ -29,9 +29,9 @@ REPLACEMENT: Final = "Replacement"
 QUEUE_LIMIT: Final = "QueueLimit"
 #: Its room goes to a pod of a higher priority.
 ROOM_TAKEN: Final = "RoomTaken"
-#: The network that the pod's cost model declared is not solved, or does not know what the pod demands.
+#: The network of the pod's policy is refused: it asks for what no plan has, or for what rules of pods do not say.
 NETWORK_REFUSED: Final = "NetworkRefused"
-#: The network that the pod's cost model declared leads it to no node that has room, or leaving it is cheaper.
+#: No way of the pod's network leads to a node that has room, or waiting costs less.
 NETWORK_UNSCHEDULED: Final = "NetworkUnscheduled"
 
 #: Waiting costs less than every node that has room, and the pod's policy waits then.

@@ -29,6 +29,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, Victim
 from flowcore.costs.model import Load
+from flowcore.model.amount_text import as_sentence
 from flowcore.model.gangs import Gang
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
@@ -140,7 +141,7 @@ class PlaceReplacements(Pass):
                 places = _places(unit, alone, taken)
                 begun = {} if unit.group is None else self._begin(unit, unit.group, problem, taken)
             except _NoPlace as why:
-                text = why.text if unit.group is None else _sentence(why.text)
+                text = why.text if unit.group is None else as_sentence(why.text)
                 for pod, price in (*((each.pod, each.price) for each in unit.new_pods), *unit.rest):
                     others.pop(pod.key, None)
                     unplaced.append(Unplaced(pod, text, price, why.code, why.more_nodes_help))
@@ -210,7 +211,7 @@ def _late(unit: _Together, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingP
     for pod, price in unit.rest:
         names = [name for name in pod.gangs if name in begun]
         if not any(begun[name].min_placed for name in names):
-            yield pod, price, _sentence(f"{names[0]}: the pods that it needs take the places of running pods first")
+            yield pod, price, as_sentence(f"{names[0]}: the pods that it needs take the places of running pods first")
 
 
 def _units(problem: Problem, alone: Problem, *, gangs: bool) -> list[_Together]:
@@ -426,7 +427,3 @@ class _TakenPlaces:
 def _price(demand: Demand, without: Snapshot, row: int) -> int:
     load = Load.of(without, demand.potential.utilisation).at(np.array([row], dtype=np.int64))
     return int(demand.arc[row]) + int(demand.potential.increase(load, demand.size)[0])
-
-
-def _sentence(clause: str) -> str:
-    return f"{clause[:1].upper()}{clause[1:]}."
