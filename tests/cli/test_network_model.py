@@ -63,7 +63,8 @@ def test_the_package_works_as_installed(site: Path, tmp_path: Path, monkeypatch:
         pairs = Counter(name.partition("-")[0] for name in pods if "-" in name)
         assert set(pairs.values()) <= {2}
     assert len(answer["pending"]) == 2
-    assert all("network of policy racks places" in each["reason"] for each in answer["pending"].values())
+    full = "are full by budget.arcs[0] to rack of the network of policy racks (at most 3 per rack)"
+    assert all(full in each["reason"] for each in answer["pending"].values())
 
 
 def test_the_package_is_small() -> None:
