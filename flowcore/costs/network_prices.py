@@ -13,8 +13,7 @@ from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import InterPodConstraints, NodePrice
 from flowcore.model.networks import CostPart
 from flowcore.model.pods import PodClass
-from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
+from flowcore.rules.topology.domain_limits import limit_counter
 from flowcore.rules.topology.round_constraints.rising_price import RisingPrice
 
 #: More than any way costs.
@@ -45,8 +44,7 @@ def network_prices(
         cheapest = np.minimum.reduce(ways)
         prices = np.where(cheapest < _NO_WAY, cheapest, 0)
     for price in rules.count_prices:
-        domains = domains_of_limit(price, snapshot.table)
-        counter = DomainCounter.of(snapshot.pod_index.matching_pods(limit_match(price)), domains, None, snapshot.table)
+        counter = limit_counter(price, snapshot.pod_index, snapshot.table)
         prices = prices + RisingPrice.of(counter, price.segments).by_node(counter.initial)
     return prices
 

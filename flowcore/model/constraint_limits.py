@@ -72,16 +72,12 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
         allowed = (AllowedNodes(f"{rules.name}, which leads it nowhere: {why}", ()),)
     arcs = [rules.arcs[number] for number in sorted({number for way in ways for number in way.arcs})]
     # As long as it is open which way a pod takes it only has what holds for each.
-    counted = [] if rules.classes and not value_of(labels, WAY) else arcs
+    counted = [] if rules.has_choice and not value_of(labels, WAY) else arcs
     return msgspec.structs.replace(
         constraints,
         limits=(
             *constraints.limits,
-            *(
-                MaxPerDomain(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.maximum, arc.nodes)
-                for arc in counted
-                if arc.maximum is not None
-            ),
+            *filter(None, (maximum_of(arc, rules) for arc in counted)),
             *(
                 MaxPerDomain(
                     f"{arc.name}, which takes {arc.minimum} pods or none",
@@ -98,7 +94,7 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
         allowed_nodes=(*constraints.allowed_nodes, *allowed),
         node_prices=tuple(dict.fromkeys(NodePrice(way.nodes, way.cost, way.part, way.weight) for way in leading)),
         count_prices=tuple(
-            CountPrice(arc.name, arc.topology_key, arc.selectors, rules.namespaces, arc.segments, arc.nodes)
+            CountPrice(arc.name, *_counted(arc, rules), arc.segments, arc.nodes, arc.beside)
             for arc in counted
             if len(arc.segments) > 1
         ),
@@ -107,12 +103,24 @@ def _with_network(constraints: InterPodConstraints, labels: Labels, rules: Netwo
     )
 
 
+def maximum_of(arc: LimitedArc, rules: NetworkRules) -> MaxPerDomain | None:
+    """How many units an arc of a network lets in; None: any number."""
+    if arc.maximum is None:
+        return None
+    return MaxPerDomain(arc.name, *_counted(arc, rules), arc.maximum, arc.nodes, arc.beside)
+
+
 def minimum_of(arc: LimitedArc, rules: NetworkRules) -> MinPerDomain | None:
     """What an arc of a network must have; None: nothing."""
     if arc.minimum <= arc.whole_or_none:
         return None
-    pods = arc.selectors, rules.namespaces
-    return MinPerDomain(arc.name, arc.topology_key, *pods, arc.minimum, arc.whole_or_none, arc.nodes)
+    pods = _counted(arc, rules)
+    return MinPerDomain(arc.name, *pods, arc.minimum, arc.whole_or_none, arc.nodes, arc.beside)
+
+
+def _counted(arc: LimitedArc, rules: NetworkRules) -> tuple[str, tuple[LabelSelector, ...], LabelSelector | None]:
+    """In which domains an arc counts which pods."""
+    return arc.topology_key, arc.selectors, rules.namespaces
 
 
 def _with_constraints(signature: PodSignature, constraints: InterPodConstraints) -> PodSignature:

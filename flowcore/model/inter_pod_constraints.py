@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.networks import CostPart, Segment
+from flowcore.model.networks import CostPart, PodsBeside, Segment
 from flowcore.model.selector_index import Scope
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm
 from flowcore.model.volumes import REGION, ZONE
@@ -90,6 +90,7 @@ class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             ``namespaces`` selects (None: in all).
         max_pods: 0: no such pod may be there. The pod itself counts if the description matches it.
         nodes: the limit holds on nodes that any of these selects, and counts pods there; (): on all.
+        beside: nodes by name, each with how many pods that run there count beside those that the description matches.
     """
 
     constraint: str
@@ -98,6 +99,7 @@ class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespaces: LabelSelector | None
     max_pods: int
     nodes: tuple[NodeSelectorTerm, ...] = ()
+    beside: PodsBeside = ()
 
 
 class AllowedNodes(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -135,6 +137,7 @@ class CountPrice(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespaces: LabelSelector | None
     segments: tuple[Segment, ...]
     nodes: tuple[NodeSelectorTerm, ...] = ()
+    beside: PodsBeside = ()
 
 
 class MinPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -152,6 +155,7 @@ class MinPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     min_pods: int
     or_none: bool
     nodes: tuple[NodeSelectorTerm, ...] = ()
+    beside: PodsBeside = ()
 
 
 class KindPenalty(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

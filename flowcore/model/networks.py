@@ -25,6 +25,8 @@ UnitCount = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 SomeUnits = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 UnitCost = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+#: Nodes by name and how many pods a rule counts there that no selector of it matches.
+PodsBeside = tuple[tuple[str, int], ...]
 
 
 class CostPart(StrEnum):
@@ -166,6 +168,7 @@ class LimitedArc(msgspec.Struct, frozen=True):
         segments: of its cost; the first one alone is a part of what ways cost.
         minimum: of units, in each domain; in place of it none where ``whole_or_none``.
         closed: nodes in whose domains it takes none in this round.
+        beside: pods that run and have a choice of ways: of them so many pass it to each node.
     """
 
     name: str
@@ -177,6 +180,7 @@ class LimitedArc(msgspec.Struct, frozen=True):
     minimum: int = 0
     whole_or_none: bool = False
     closed: tuple[NodeSelectorTerm, ...] = ()
+    beside: PodsBeside = ()
 
 
 class PassedArc(msgspec.Struct, frozen=True):
@@ -236,9 +240,9 @@ class NetworkRules(msgspec.Struct, frozen=True):
         waiting: what waiting costs pods beside their prices.
         dearest: what any way costs at most.
         together: pods of which so many go to one domain of a topology key at once ("": to any nodes), or none.
-        classes: the ways of each class by its value of WAY; none where pods need no choice.
+        has_choice: whether some pod, one that runs too, has ways to one node which pass different limits.
+        classes: where one has, the ways of each class of waiting pods by its value of WAY.
         choices: the classes of pods by which of ``ways`` begin at them, the cheapest first.
-        running: node, value of WAY and number of pods that have a node, where there are classes.
         refused: why no plan can keep to it, a clause: all pods wait. "": some may.
     """
 
@@ -249,9 +253,9 @@ class NetworkRules(msgspec.Struct, frozen=True):
     waiting: tuple[tuple[LabelSelector, int], ...] = ()
     dearest: int = 0
     together: tuple[tuple[LabelSelector, int, str], ...] = ()
+    has_choice: bool = False
     classes: tuple[tuple[str, tuple[NetworkWay, ...]], ...] = ()
     choices: tuple[tuple[frozenset[int], tuple[str, ...]], ...] = ()
-    running: tuple[tuple[str, str, int], ...] = ()
     refused: str = ""
 
     @property
@@ -262,7 +266,7 @@ class NetworkRules(msgspec.Struct, frozen=True):
     @property
     def may_move(self) -> bool:
         """Whether a pod may go elsewhere and the network has all that it must, as far as single pods tell."""
-        return not (self.has_minimums or self.classes or self.refused)
+        return not (self.has_minimums or self.has_choice or self.refused)
 
     def ways_of(self, labels: Labels) -> tuple[NetworkWay, ...]:
         """The ways of pods with these labels: those of their class, or of all."""

@@ -9,15 +9,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from support import eviction_clusters as clusters
+from support.eviction_safety import check_evictions
 from support.model import amounts, node, pod, snapshot
-from support.network_policies import drawing, with_choice
+from support.network_policies import EVERYBODY, drawing, with_choice
 from support.safety import check_capacity, check_complete, check_costs
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
+from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.policies import Policy
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.drawn_networks import twins
 from flowcore.planning.round import Round, RoundResult, run_round
@@ -165,14 +168,14 @@ def test_a_pod_with_a_choice_is_told_one_price_for_each_node() -> None:
 
 
 def test_pods_with_more_ways_than_a_round_has_time_for_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three pods have three ways more each; pods of others are planned."""
+    """The kind of three pods has four classes of ways; pods of others are planned."""
     ways = with_choice([{"to": "n", "maximum": 1}, {"to": "n", "cost": 3, "maximum": 1}])
     state = snapshot([node("n")], [*governed(3), *governed(1, "other")])
-    monkeypatch.setattr(twins, "MOST_TWINS", 2)
+    monkeypatch.setattr(twins, "MOST_KINDS", 2)
     result = run_round(state, {**POLICIES, "net": drawing("net", ways)})
     assert [each.pod.policy for each in result.placements] == ["other"]
     (reason,) = {each.reason for each in result.unplaced}
-    assert "count for 9 more pods of a plan, and a round has time for 2" in reason
+    assert "its pods that have a choice of ways count for 4 kinds of pods, and a round has time for 2" in reason
 
 
 def test_pods_that_wait_at_different_prices_cost_what_they_cost() -> None:
@@ -231,3 +234,116 @@ def test_running_pods_cost_nothing_and_are_not_placed_again() -> None:
     result = planned(state, with_choice([{"to": "n0", "cost": 7}]))
     assert (result.cost, len(result.placements)) == (21, 3)
     assert result.certified
+
+
+TWO_WAYS = {"arcs": [{"from": EVERYBODY, "to": "Nodes", "maximum": 1, "cost": cost} for cost in (0, 5)]}
+
+
+@pytest.mark.parametrize(("arc", "expected"), [({"maximum": 3}, 4), ({"minimum": 2}, 0)])
+def test_running_pods_that_have_a_choice_count_for_nobody_else_twice(arc: Mapping[str, Any], expected: int) -> None:
+    """Another network counts each of two that run once: three on a node leave room for two, a minimum is not met."""
+    every = {"arcs": [{"from": EVERYBODY, "to": "Nodes", **arc}]}
+    state = snapshot(
+        [node("n0", 4000), node("n1", 4000)],
+        governed(4 if expected else 1, "other", kind=PodSignature("default", (("app", "db"),))),
+        pod_index=PodIndex.of([("n0", WEB), ("n1", WEB)]),
+    )
+    result = run_round(state, {"net": drawing("net", TWO_WAYS), "other": drawing("other", every)})
+    assert len(result.placements) == expected
+
+
+# -- running pods that leave, and pods that replace them ---------------------------------------------------------------
+
+
+def acting(network: Mapping[str, Any]) -> dict[str, Policy]:
+    """A policy of all pods of app web for whose pods others leave, beside the built-in one."""
+    web = {"selects": {"podSelector": {"matchLabels": {"app": "web"}}}}
+    policy = drawing(BUILT_IN.name, network, **web)
+    return {"net": msgspec.structs.replace(policy, name="net"), BUILT_IN.name: BUILT_IN}
+
+
+def wanting(name: str, cpu: int, priority: int = 10, *gangs: str, **fields: Any) -> PendingPod:
+    """A waiting pod with a choice."""
+    waiting = clusters.waiting(name, cpu, priority=priority, signature=WEB, gangs=gangs, **fields)
+    return msgspec.structs.replace(waiting, policy="net")
+
+
+def test_a_running_pod_that_leaves_meets_no_minimum() -> None:
+    """Two must be there: one runs and leaves for a dearer pod, and one waits."""
+    arcs = [
+        {"from": EVERYBODY, "to": "Nodes", "minimum": 2},
+        {"from": EVERYBODY, "to": "Nodes", "maximum": 1, "cost": 9},
+    ]
+    low = clusters.running("low", "n0", 1, labels=(("app", "web"),))
+    dear = clusters.waiting("dear", 2, priority=20)
+    state = clusters.snapshot([clusters.node("n0", 3)], [low], [wanting("a", 1), dear])
+    result = run_round(state, acting({"arcs": arcs}))
+    assert [each.pod.key for each in result.placements] == ["default/dear"]
+    assert not result.evictions
+    assert {each.code for each in result.unplaced} == {"NetworkRefused"}
+
+
+@pytest.mark.parametrize(("runs", "cost"), [(1, 0), (2, 5)])
+def test_a_pod_takes_the_way_of_the_pod_that_it_replaces(runs: int, cost: int) -> None:
+    """Each way takes one pod; the cheap one is free without the victim, or the other pod that runs has it."""
+    victim = Victim(key="default/old", node="n0", usage=amounts(500), signature=WEB)
+    (new,) = (msgspec.structs.replace(each, victim=victim) for each in governed(1, cpu=500))
+    taken = [("n0", amounts(500), ())] * runs
+    state = snapshot([node("n0")], [new], taken, pod_index=PodIndex.of([("n0", WEB)] * runs))
+    result = run_round(state, {"net": drawing("net", TWO_WAYS)})
+    assert [each.pod.signature.labels for each in result.placements] == [WEB.labels]
+    assert result.cost == cost
+
+
+def test_nobody_leaves_for_a_pod_that_preempts_nobody() -> None:
+    """Though its twins are as those of the pod for which somebody may."""
+    low = clusters.running("low", "n0", 2, labels=(("app", "db"),))
+    for names in (("calm", "eager"), ("eager", "calm")):
+        waiting = [wanting(name, 2, preempts=name == "eager") for name in names]
+        state, policies = clusters.snapshot([clusters.node("n0", 2)], [low], waiting), acting(TWO_WAYS)
+        result = run_round(state, policies)
+        assert [each.pod.key for each in result.placements] == ["default/eager"]
+        check_evictions(state, result, policies)
+
+
+# -- gangs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cpu", "placed"), [(1, {"default/w", "default/v"}), (9, set())])
+def test_gangs_of_a_unit_are_placed_together_where_one_has_a_choice(cpu: int, placed: set[str]) -> None:
+    gangs = [Gang("gang w", 1, atomic_group="u"), Gang("gang v", 1, atomic_group="u")]
+    waiting = [wanting("w", 1, 10, "gang w"), clusters.waiting("v", cpu, gangs=("gang v",))]
+    state = clusters.snapshot([clusters.node("n0", 4)], [], waiting, gangs=gangs)
+    assert {each.pod.key for each in run_round(state, acting(TWO_WAYS)).placements} == placed
+
+
+def test_a_gang_takes_the_cheapest_ways_that_have_room_for_all_of_it() -> None:
+    """The cheap way takes one pod, which a pod by itself has then."""
+    arcs = [{"from": EVERYBODY, "to": "Nodes", "maximum": most, "cost": 5 * most} for most in (1, 3)]
+    waiting = [*(wanting(f"g{at}", 1, 10, "gang g") for at in range(2)), wanting("alone", 1)]
+    state = clusters.snapshot([clusters.node("n0", 4)], [], waiting, gangs=[Gang("gang g", 2)])
+    result = run_round(state, acting({"arcs": arcs}))
+    assert {each.pod.key: each.way for each in result.placements} == {
+        "default/g0": ("arcs[1]",),
+        "default/g1": ("arcs[1]",),
+        "default/alone": ("arcs[0]",),
+    }
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def test_no_text_names_a_twin() -> None:
+    """A gang waits since its room goes to a pod that has a choice; and no room is held for a gang that rests."""
+    low = clusters.running("low", "n0", 1, priority=5, labels=(("app", "db"),))
+    gang = [clusters.waiting(f"g{at}", 1, priority=3, gangs=("gang g",)) for at in range(2)]
+    state = clusters.snapshot([clusters.node("n0", 3)], [low], [*gang, wanting("w", 3)], gangs=[Gang("gang g", 2)])
+    result = run_round(state, acting(TWO_WAYS))
+    assert {each.reason for each in result.unplaced} == {"Room of its gang goes to default/w of a higher priority."}
+    rests = BackfillHistory(now=clusters.NOW, records=(BackfillRecord("gang g", None, 2 * clusters.NOW, 1200),))
+    low = clusters.running("low", "n0", 3, priority=50, labels=(("app", "db"),))
+    waiting = [*(wanting(f"g{at}", 1, 10, "gang g") for at in range(2)), clusters.waiting("small", 1)]
+    state = clusters.snapshot([clusters.node("n0", 4)], [low], waiting, gangs=[Gang("gang g", 2)])
+    result = run_round(replace(state, backfill_history=rests), acting(TWO_WAYS))
+    assert [each.pod.key for each in result.placements] == ["default/small"]
+    assert {each.name for each in result.holds.records} == {"gang g"}

@@ -149,13 +149,11 @@ def test_a_gang_that_cannot_be_placed_says_why(gangs: Sequence[Gang], told: str,
 
 
 @pytest.mark.parametrize("policy", ["other", "second"])
-def test_a_gang_of_several_policies_is_no_networks(policy: str) -> None:
-    """Neither a network nor the rest of the round places a part of it."""
-    state = with_gangs([4000], [*members(1, "g"), *members(1, "g", policy=policy), *members(1)], Gang("g", 2))
-    result = planned(state)
-    assert by_gang(result) == {"": 1}
-    told = "G: some of its pods have a choice between ways of a network, and others have not the same."
-    assert (told, "NetworkRefused") in {(each.reason, each.code) for each in result.unplaced}
+def test_a_gang_of_several_policies_is_whole_or_absent(policy: str) -> None:
+    """Where some of its pods have a choice of ways, and others are of another network or of none."""
+    waiting = [*members(1, "g"), *members(1, "g", policy=policy), *members(1)]
+    assert by_gang(planned(with_gangs([4000], waiting, Gang("g", 2)))) == {"g": 2, "": 1}
+    assert by_gang(planned(with_gangs([1000], waiting, Gang("g", 2)))) == {"": 1}
 
 
 def test_a_dear_gang_keeps_no_room_from_other_networks_that_it_cannot_use() -> None:

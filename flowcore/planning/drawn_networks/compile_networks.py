@@ -2,33 +2,31 @@
 
 A way of a pod to a node passes the aggregators of that node's own values. What its arcs limit together, or price by how
 many units they have, is a limit or a price in a domain, and counts pods that run. So these pods are planned with all
-others, and running pods leave for them. Where a pod has several ways to a node that pass different limits it is there
-as several pods, its twins (``twins``). What no rules of pods say is refused.
+others, and running pods leave for them. Where a pod has several ways to a node that pass different limits, it depends
+on other pods which one it takes: it has a choice. Such a pod is there as several pods, its twins (``twins``), and
+gangs of such pods take ways of one class (``gang_ways``). Running pods that have a choice are numbers beside the arcs
+(``with_running``). What no rules of pods say is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import CostModel
 from flowcore.costs.flat_potential import NoCosts
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.default_spread import NO_SPREAD
-from flowcore.model.networks import WAY, NetworkWay
-from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.networks import NetworkWay
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.planning.drawn_networks.model_networks import with_networks_of_models
-from flowcore.planning.drawn_networks.network_rules import rules_of
-from flowcore.planning.drawn_networks.twins import with_class
+from flowcore.planning.drawn_networks.network_rules import rules_of, with_running
 from flowcore.planning.drawn_networks.ways.drawing import Drawing, NetworkRefused, NetworkStart
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.result import RoundResult
 
 _NO_WEIGHTS = CostWeights(*[0] * len(CostWeights.__struct_fields__))
 
@@ -39,7 +37,6 @@ class CompileNetworks(Pass):
     def __init__(self, closed: Mapping[str, Mapping[str, tuple[NodeSelectorTerm, ...]]] | None = None) -> None:
         """``closed``: by policy and arc, nodes in whose domains an arc takes no pod."""
         self._closed = closed or {}
-        self._running: list[tuple[str, PodSignature]] = []
 
     def apply(self, problem: Problem) -> Problem:
         """The same pods under these policies."""
@@ -54,35 +51,7 @@ class CompileNetworks(Pass):
         problem.charge([pod for pod in problem.snapshot.pending if pod.policy in compiled])
         if not compiled:
             return problem
-        problem = problem.with_policies(compiled, {NoCosts.name: NoCosts()})
-        self._running = [
-            (node, PodSignature(labels=((WAY, value),)))
-            for policy in compiled.values()
-            if policy.network_rules is not None
-            for node, value, count in policy.network_rules.running
-            for _ in range(count)
-        ]
-        snapshot = problem.snapshot
-        pending = tuple(self._with_classes(pod, problem.policies[pod.policy], snapshot) for pod in snapshot.pending)
-        counting = self.counting(snapshot.pod_index)
-        return problem.with_snapshot(replace(snapshot, pending=pending, pod_index=counting))
-
-    def _with_classes(self, pod: PendingPod, policy: Policy, snapshot: Snapshot) -> PendingPod:
-        """A pod that takes the place of another one has the way that leads there."""
-        if pod.victim is None or policy.network_rules is None or not policy.network_rules.classes:
-            return pod
-        return with_class(pod, policy.network_rules, pod.victim.node, snapshot)
-
-    def counting(self, pod_index: PodIndex) -> PodIndex:
-        """The pods that have a node, and beside them one for each that is on a way of a class."""
-        return pod_index.with_changes(self._running) if self._running else pod_index
-
-    def not_counting(self, result: RoundResult) -> RoundResult:
-        """The result without these."""
-        if not self._running:
-            return result
-        pod_index = result.after.pod_index.with_changes((), self._running)
-        return replace(result, after=replace(result.after, pod_index=pod_index))
+        return problem.with_policies(compiled, {NoCosts.name: NoCosts()})
 
 
 def with_network_rules(
@@ -90,11 +59,12 @@ def with_network_rules(
 ) -> dict[str, Policy]:
     """The policies that draw a network, or whose model does, by name, with its rules."""
     drawn = with_networks_of_models(policies, models, snapshot).values()
-    return {
-        each.name: msgspec.structs.replace(each, network_rules=rules_of(each, snapshot), cost=_cost(each, snapshot))
+    compiled = (
+        msgspec.structs.replace(each, network_rules=rules_of(each, snapshot), cost=_cost(each, snapshot))
         for each in drawn
         if each.network is not None
-    }
+    )
+    return {each.name: with_running(each, snapshot) for each in compiled}
 
 
 def ways_of(policy: Policy, snapshot: Snapshot) -> list[tuple[NetworkStart, list[NetworkWay]]]:

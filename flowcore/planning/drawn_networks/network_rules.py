@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
@@ -30,6 +31,23 @@ def rules_of(policy: Policy, snapshot: Snapshot) -> NetworkRules:
         return _Compiled(policy, snapshot).rules()
     except NetworkRefused as why:
         return NetworkRules(name_of(policy), refused=str(why))
+
+
+def with_running(policy: Policy, snapshot: Snapshot) -> Policy:
+    """A policy that has its rules, with the pods beside its arcs that run in a snapshot and have a choice of ways."""
+    rules = policy.network_rules
+    if rules is None or not rules.classes:
+        return policy
+    drawing = Drawing(policy, snapshot.table)
+    passing: list[Counter[str]] = [Counter() for _ in rules.arcs]
+    for node, numbers, count in RunningWays(drawing, _merged(drawing.ways())).taken(policy, snapshot):
+        for number in numbers:
+            passing[number][snapshot.table.nodes[node].name] += count
+    arcs = (
+        msgspec.structs.replace(arc, beside=tuple(sorted(beside.items())))
+        for arc, beside in zip(rules.arcs, passing, strict=True)
+    )
+    return msgspec.structs.replace(policy, network_rules=msgspec.structs.replace(rules, arcs=tuple(arcs)))
 
 
 def name_of(policy: Policy) -> str:
@@ -171,21 +189,15 @@ class _Compiled:
             for way in of_class:
                 for number in way.arcs:
                     passing[number][value] = None
-        running = list[tuple[str, str, int]]()
-        for node, arcs, count in RunningWays(self._drawing).taken(self._policy, self._snapshot, self._ways):
-            value = f"{self._policy.name} runs {sorted(arcs)}"
-            running.append((self._snapshot.table.nodes[node].name, value, count))
-            for number in arcs:
-                passing[number][value] = None
         selectors = [(_of_classes(tuple(values)),) for values in passing.values()]
         together = tuple(
             (_of_classes((value,)), *each[0].together) for value, each in classes.items() if each[0].together[0] > 1
         )
         return msgspec.structs.replace(
             self._rules(self._ways, selectors, None, together),
+            has_choice=True,
             classes=tuple(classes.items()),
             choices=tuple(choices.items()),
-            running=tuple(running),
         )
 
 

@@ -15,8 +15,9 @@ from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.amount_text import as_sentence, counted
 from flowcore.model.constraint_limits import minimum_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, MinPerDomain
+from flowcore.model.pod_index import ConstraintMatch, PodSignature
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import TOPOLOGY_SEPARATOR, NodeSelectorTerm, Requirement, domain_value
+from flowcore.model.selectors import TOPOLOGY_SEPARATOR, LabelSelector, NodeSelectorTerm, Requirement, domain_value
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
@@ -25,7 +26,7 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
+from flowcore.rules.topology.domain_limits import limit_counter, limit_match
 from flowcore.rules.topology.round_constraints.rising_price import Minimum
 
 #: Selects all nodes: an empty term selects none.
@@ -60,6 +61,7 @@ class Unmet:
             for rule in _asked(policies[name]):
                 counter = _counter_of(rule, snapshot)
                 minimum, counts = Minimum.at_least(counter, rule), _counts(rule, counter, snapshot, result)
+                counts -= _may_be_gone(rule, counter, snapshot, result, policies[name])
                 lacks = minimum.lacking(counts)
                 if not lacks.any():
                     continue
@@ -144,6 +146,31 @@ def _counts(rule: MinPerDomain, counter: DomainCounter, snapshot: Snapshot, resu
     return counts
 
 
+def _may_be_gone(
+    rule: MinPerDomain, counter: DomainCounter, snapshot: Snapshot, result: RoundResult, policy: Policy
+) -> Int64s:
+    """int64[D + 1]: of the pods that a rule has beside those that it matches, how many may be among those that leave.
+
+    Which of them passes the arc is not known.
+    """
+    gone, beside = np.zeros_like(counter.initial), dict(rule.beside)
+    for eviction in result.evictions if beside else ():
+        name = eviction.pod.node
+        if beside.get(name) and _may_pass(policy, eviction.pod.signature, snapshot):
+            beside[name] -= 1
+            gone[counter.domains.codes[snapshot.table.index[name]]] += 1
+    return gone
+
+
+def _may_pass(policy: Policy, signature: PodSignature, snapshot: Snapshot) -> bool:
+    """Whether a running pod may count on arcs of a policy's network."""
+    own = ConstraintMatch((policy.selects.pods or LabelSelector(),), policy.selects.namespaces)
+    arcs = () if policy.network is None else policy.network.arcs
+    return own.includes(signature, snapshot.pod_index.namespaces) or any(
+        each.tail.runs and each.tail.selector.matches(signature.labels) for each in arcs
+    )
+
+
 def _hopeless(problem: Problem) -> Iterator[tuple[str, str]]:
     """Policies, and why no plan can keep to their network, or gives it what it must have, whoever else is placed."""
     snapshot = problem.snapshot
@@ -177,8 +204,7 @@ def _passes(demand: Demand, rule: MinPerDomain) -> bool:
 
 
 def _counter_of(rule: MinPerDomain, snapshot: Snapshot) -> DomainCounter:
-    pods, domains = snapshot.pod_index.matching_pods(limit_match(rule)), domains_of_limit(rule, snapshot.table)
-    return DomainCounter.of(pods, domains, None, snapshot.table)
+    return limit_counter(rule, snapshot.pod_index, snapshot.table)
 
 
 def _most_inside(demand: Demand, counter: DomainCounter) -> Int64s:

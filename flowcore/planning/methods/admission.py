@@ -16,8 +16,6 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.model.networks import TWINS
-from flowcore.model.selectors import value_of
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
@@ -31,10 +29,6 @@ from flowcore.planning.problem.problem import Problem
 
 #: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
 _MANY = 1_000
-#: Which parts of all groups are tried before pods that have twins.
-_LEADS = 0.0, 0.25, 0.5, 0.75, 1.0
-#: More than any group saves.
-_ABOVE_ALL = 2.0**50
 #: The round in fractions for that case. With fewer classes more states of nodes are told apart.
 _ROUGH: Final = {"most_kinds": 40, "most_pairs": 20_000}
 #: A rough bound is enough where the plan costs more by less than this part of its cost: a tenth.
@@ -99,10 +93,6 @@ class Admission:
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
         if problem.runs("gangs by price"):
             self.offer(self.by_price())
-        if any(value_of(demand.group.signature.labels, TWINS) for demand in problem.demands):
-            # Gangs compete with their own pods, which may take other ways by themselves.
-            for lead in {round(part * len(atomic_groups)): None for part in _LEADS}:
-                self.offer(self._admit("gangs by price", *self._by_saving(lead)[:2]))
         is_short = any(open_counts(self.best.commits, self.best.demands))
         if is_short:
             self._shift()
@@ -141,27 +131,6 @@ class Admission:
         """
         groups = np.array([group.rank_price for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._ordered(groups, self._pods.rank_price)
-
-    def _by_saving(self, lead: int) -> tuple[Int64s, Int64s, Float64s]:
-        """What saves the most for what it counts first: of twins those with the cheaper ways.
-
-        See ``_ordered``.
-
-        Args:
-            lead: so many groups come before all pods, and the others after them; 0: all by what they save.
-        """
-        problem = self._problem
-        least = np.array(
-            [np.where(each.counts > 0, each.arc, 2**40).min(initial=2**40) for each in problem.demands],
-            dtype=np.float64,
-        )
-        weights = np.array([demand.weight for demand in problem.demands], dtype=np.float64)
-        of_groups = np.array([each.weight for each in problem.atomic_groups.all], dtype=np.float64)
-        groups = (self._group_prices - problem.required @ least) / np.maximum(of_groups, 1e-12)
-        if lead:
-            groups += np.where(np.arange(len(groups)) < lead, _ABOVE_ALL, -_ABOVE_ALL)
-        pods = self._pods.rank_price - least[self._pods.demand] / weights[self._pods.demand]
-        return self._ordered(groups, pods)
 
     def _relax(self, **fineness: int) -> bool:
         """Solves the round in fractions with groups, whose prices give a bound; False: it is too large.

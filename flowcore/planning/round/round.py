@@ -16,7 +16,7 @@ from flowcore.model.policies import BUILT_IN, OBSERVED, Policy
 from flowcore.planning.deferred_resizes import with_resizes
 from flowcore.planning.drawn_networks.compile_networks import CompileNetworks
 from flowcore.planning.drawn_networks.pods_together import FormNetworkGangs
-from flowcore.planning.drawn_networks.twins import FormTwins
+from flowcore.planning.drawn_networks.twins import FormTwins, by_way
 from flowcore.planning.drawn_networks.unmet_minimums import NOTHING_UNMET, RefuseNetworks, Unmet, placed_as_one
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.evictions.eligibility import may_preempt
@@ -125,10 +125,10 @@ class Round:
         snapshot = self._columns.snapshot
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
-        self._replacements = PlaceReplacements(_first_left)
-        self._networks, self._twins = CompileNetworks(unmet.closed), FormTwins()
+        self._replacements = PlaceReplacements(_first_left, by_way)
+        self._twins = FormTwins()
         self._passes = (
-            self._networks,
+            CompileNetworks(unmet.closed),
             CompileConstraints(),
             CompileWorkloadKinds(),
             FormConstraintGangs(),
@@ -391,8 +391,7 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = self._replacements.settle(plan_evictions(self._problem, result, candidate, relaxed))
-        begun = replace(self._begun, pod_index=self._networks.counting(self._begun.pod_index))
-        unmet = self._unmet.beside(begun, self._problem.policies, result)
+        unmet = self._unmet.beside(self._begun, self._problem.policies, result)
         if unmet is not None:
             again = self._again(unmet=unmet)
             again.bound_by(bound - self._twins.surplus)
@@ -403,7 +402,7 @@ class Round:
         holds = history_after(self._problem, result, candidate.held)
         result = replace(result, holds=holds)
         result = say("Why pods wait", partial(with_causes_beside_room, self._problem, result), result)
-        result = self._networks.not_counting(self._twins.together(result))
+        result = self._twins.together(result)
         placements = placed_as_one(_with_volumes(result.placements, self._begun), self._problem.policies)
         result = replace(result, placements=placements)
         least = partial(left_at_least, self._of_pods, self._begun, result.unplaced)
@@ -487,12 +486,12 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    columns, networks, twins = with_columns(snapshot), CompileNetworks(), FormTwins()
+    columns, twins = with_columns(snapshot), FormTwins()
     passes = (
-        networks,
+        CompileNetworks(),
         CompileConstraints(),
         CompileWorkloadKinds(),
-        PlaceReplacements(None),
+        PlaceReplacements(None, by_way),
         twins,
         WithoutAtomicGroups(),
     )
@@ -501,7 +500,7 @@ def run_one_by_one(
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
     bound = first_bound(problem.cost_matrix)
     result = build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
-    return without_columns(networks.not_counting(twins.together(result)), columns, policies)
+    return without_columns(twins.together(result), columns, policies)
 
 
 def _passing_without_devices(pod: PendingPod, snapshot: Snapshot) -> Bools:

@@ -14,8 +14,7 @@ from flowcore.cluster.arrays.snapshot import Bools, NodeTable
 from flowcore.model.inter_pod_constraints import EACH_NODE, HOSTNAME, InterPodConstraints, MaxPerDomain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
-from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import Cap, counts_itself, domains_of_limit, limit_match
+from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_counter, limit_match
 
 NAME = "PolicyConstraints"
 
@@ -65,12 +64,12 @@ def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -
     rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     for limit in signature.constraints.limits if signature.constraints is not None else ():
-        key, domains = limit.topology_key, domains_of_limit(limit, table)
+        key, counter = limit.topology_key, limit_counter(limit, pod_index, table)
+        domains = counter.domains
         if key and not limit.nodes:
             unlabelled = ~domains.labelled & ~decided
             rejected.append(Rejection(f"node(s) have no label {key} ({limit.constraint})", unlabelled))
             decided |= unlabelled
-        counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
         itself = int(counts_itself(limit, signature, pod_index.namespaces))
         cap = Cap(counter, limit.max_pods, itself, is_partial=bool(limit.nodes))
         full = ~cap.allowed_domains(counter.initial)[domains.codes] & ~decided
@@ -97,8 +96,8 @@ def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: Node
     for limit in constraints.limits:
         if limit.topology_key in (HOSTNAME, EACH_NODE) or (limit.topology_key and not len(table.nodes)):
             continue
-        domains = domains_of_limit(limit, table)
-        counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
+        counter = limit_counter(limit, pod_index, table)
+        domains = counter.domains
         own = int(counts_itself(limit, signature, pod_index.namespaces))
         allowed = Cap(counter, limit.max_pods, own, is_partial=bool(limit.nodes)).allowed_domains(counter.initial)
         beside &= allowed[domains.codes]

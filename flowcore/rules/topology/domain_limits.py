@@ -16,7 +16,7 @@ import numpy as np
 from flowcore.cluster.arrays.node_matching import any_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.inter_pod_constraints import EACH_NODE, CountPrice, MaxPerDomain, MinPerDomain
-from flowcore.model.pod_index import ConstraintMatch, PodSignature
+from flowcore.model.pod_index import ConstraintMatch, PodIndex, PodSignature
 from flowcore.model.selectors import Labels
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domains import Domains
@@ -103,6 +103,23 @@ def domains_of_limit(limit: Counting, table: NodeTable) -> Domains:
     else:
         domains = Domains.unordered(key, table) if key else Domains.whole(table)
     return domains.within(any_matches(limit.nodes, table)) if limit.nodes else domains
+
+
+def limit_counter(
+    limit: Counting, pod_index: PodIndex, table: NodeTable, domains: Domains | None = None
+) -> DomainCounter:
+    """The counter of a limit: of the pods that it matches and that run, and of those that it has beside them.
+
+    Args:
+        domains: its own; None: numbered as the table numbers them.
+    """
+    inside = domains_of_limit(limit, table) if domains is None else domains
+    counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), inside, None, table)
+    for name, pods in limit.beside:
+        node = table.index.get(name, -1)
+        if node >= 0 and counter.counted_nodes[node]:
+            counter.initial[inside.codes[node]] += pods
+    return counter
 
 
 def counts_itself(limit: MaxPerDomain, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:

@@ -87,16 +87,16 @@ class WayClasses:
 class RunningWays:
     """The ways of pods that have a node: each takes the cheapest of its ways that has room, where needed first."""
 
-    def __init__(self, drawing: Drawing) -> None:
-        self._drawing = drawing
+    def __init__(self, drawing: Drawing, ways: Sequence[tuple[NetworkStart, Sequence[NetworkWay]]]) -> None:
+        """``ways``: by the pods that they begin at."""
+        self._drawing, self._ways = drawing, ways
         self._domains = [drawing.domains(arc) for arc in drawing.counted]
         #: Pods in each domain, by arc.
         self._passed: list[Counter[int]] = [Counter() for _ in drawing.counted]
 
-    def taken(
-        self, policy: Policy, snapshot: Snapshot, ways: Sequence[tuple[NetworkStart, Sequence[NetworkWay]]]
-    ) -> Iterator[tuple[int, frozenset[int], int]]:
+    def taken(self, policy: Policy, snapshot: Snapshot) -> Iterator[tuple[int, frozenset[int], int]]:
         """Position of the node, arcs that count units, and number of pods."""
+        ways = self._ways
         own = [(start.selector, of_start) for start, of_start in ways if not start.runs]
         anybody = [(start.selector, of_start) for start, of_start in ways if start.runs]
         selectors: list[list[LabelSelector]] = [[selector for selector, _ in each] for each in (own, anybody)]

@@ -195,11 +195,11 @@ class Movers(Eligibility):
         return bool(self._movable[resident]) and self._is_open(resident)
 
     def is_made_again(self, resident: int) -> bool:
-        """Whether a controller makes a running pod again, and a policy governs its replacement."""
+        """Whether a controller makes a running pod again, and a policy governs its replacement and knows its way."""
         pod = self._residents.pods[resident]
-        return (
-            self._residents.is_running(resident) and bool(pod.owner) and not pod.gang and pod.policy in self._policies
-        )
+        is_made = self._residents.is_running(resident) and bool(pod.owner) and not pod.gang
+        policy = self._policies.get(pod.policy) if is_made else None
+        return policy is not None and not (policy.network_rules is not None and policy.network_rules.has_choice)
 
     def _is_open(self, resident: int) -> bool:
         """Whether the limits of its policy let one more pod like this leave."""

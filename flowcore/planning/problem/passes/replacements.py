@@ -120,9 +120,18 @@ class _Begun:
 class PlaceReplacements(Pass):
     """Decides all pending pods that have a victim, the pod with the highest price first."""
 
-    def __init__(self, first_left: Callable[[Problem], Unplaced | None] | None) -> None:
-        """``first_left``: a pod that a problem leaves since not all of its gangs have room. None: no gang counts."""
-        self._first_left = first_left
+    def __init__(
+        self,
+        first_left: Callable[[Problem], Unplaced | None] | None,
+        by_way: Callable[[Problem], Mapping[str, Sequence[PendingPod]]],
+    ) -> None:
+        """What it asks.
+
+        Args:
+            first_left: a pod that a problem leaves since not all of its gangs have room. None: no gang counts.
+            by_way: pods that have a choice of ways through a network, by key: each for every class of ways.
+        """
+        self._first_left, self._by_way = first_left, by_way
         self._decided = NOTHING_DECIDED
         self._begun: list[_Begun] = []
 
@@ -135,16 +144,17 @@ class PlaceReplacements(Pass):
         others = {pod.key: pod for pod in snapshot.pending if pod.victim is None}
         alone = problem.with_snapshot(replace(snapshot, pending=pending))
         placements, unplaced, slack = list[Placement](), list[Unplaced](), 0
-        taken, gangs = _TakenPlaces(snapshot), dict(snapshot.gangs)
+        taken, gangs, ways = _TakenPlaces(snapshot), dict(snapshot.gangs), _Ways(problem, self._by_way(problem))
         for unit in sorted(_units(problem, alone, gangs=self._first_left is not None), key=lambda unit: unit.rank):
             try:
+                unit = ways.chosen(unit, taken)  # noqa: PLW2901 - the same with its ways
                 places = _places(unit, alone, taken)
                 begun = {} if unit.group is None else self._begin(unit, unit.group, problem, taken)
             except _NoPlace as why:
                 text = why.text if unit.group is None else as_sentence(why.text)
                 for pod, price in (*((each.pod, each.price) for each in unit.new_pods), *unit.rest):
                     others.pop(pod.key, None)
-                    unplaced.append(Unplaced(pod, text, price, why.code, why.more_nodes_help))
+                    unplaced.append(Unplaced(ways.own(pod), text, price, why.code, why.more_nodes_help))
                 continue
             placements += places
             taken.apply(unit.new_pods)
@@ -158,8 +168,10 @@ class PlaceReplacements(Pass):
                 dearer = zip(places, self._begun[-1].prices.values(), strict=True)
                 slack += sum(max(0, place.price - price) for place, price in dearer)
         before, notes = (snapshot, (BoundNote.DECIDED,)) if self._begun else (None, ())
-        self._decided = Decided(tuple(placements), tuple(unplaced), slack, before, notes)
-        return problem.with_snapshot(replace(taken.with_both(tuple(others.values())), gangs=gangs))
+        snapshot = ways.forgotten(placements, taken.with_both(tuple(others.values())))
+        placed = tuple(replace(each, pod=ways.own(each.pod)) for each in placements)
+        self._decided = Decided(placed, tuple(unplaced), slack, before, notes)
+        return problem.with_snapshot(replace(snapshot, gangs=gangs))
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with these pods, and what they cost."""
@@ -200,6 +212,48 @@ class PlaceReplacements(Pass):
                 text = f"{left.reason.removesuffix('.')}; {would}"
                 raise _NoPlace(text, left.code, more_nodes_help=left.more_nodes_help)
         return begun
+
+
+class _Ways:
+    """Pods that have a choice of ways through a network: each takes the first that is open where its victim is.
+
+    Once all are decided they are as before: then they count as pods that run do.
+    """
+
+    def __init__(self, problem: Problem, by_way: Mapping[str, Sequence[PendingPod]]) -> None:
+        self._by_way = by_way
+        self._own = {pod.key: pod for pod in problem.snapshot.pending if pod.key in by_way}
+        pending = tuple(pod for of_pod in by_way.values() for pod in of_pod)
+        demands = problem.with_snapshot(replace(problem.snapshot, pending=pending)).demands if by_way else ()
+        self._demands = {(pod.key, pod.signature): demand for demand in demands for pod in demand.group.pods}
+
+    def own(self, pod: PendingPod) -> PendingPod:
+        """A pod as it was before."""
+        return self._own.get(pod.key, pod)
+
+    def chosen(self, unit: _Together, taken: _TakenPlaces) -> _Together:
+        """A unit with the ways of its pods."""
+        if not any(each.pod.key in self._by_way for each in unit.new_pods):
+            return unit
+        table, change, new_pods = taken.snapshot.table, None, list[_NewPod]()
+        for new_pod in unit.new_pods:
+            row, ways = table.index.get(new_pod.victim.node, -1), self._by_way.get(new_pod.pod.key, (new_pod.pod,))
+            if row < 0:
+                return unit
+            change = taken.without([each.victim for each in unit.new_pods]) if change is None else change
+            without = change.snapshot()
+            is_open = (pod for pod in ways if run_filters(pod.pod_class, without, pod.signature).fits[row])
+            pod = next(is_open, ways[0])
+            change.come(pod, row, without.vector(pod.pod_class.requests))
+            demand = self._demands.get((pod.key, pod.signature), new_pod.demand)
+            new_pods.append(replace(new_pod, pod=pod, demand=demand))
+        return replace(unit, new_pods=new_pods)
+
+    def forgotten(self, placements: Sequence[Placement], snapshot: Snapshot) -> Snapshot:
+        """A snapshot in which they count without their ways."""
+        gone = [(each.node, each.pod.signature) for each in placements if each.pod.key in self._own]
+        come = [(each.node, self.own(each.pod).signature) for each in placements if each.pod.key in self._own]
+        return replace(snapshot, pod_index=snapshot.pod_index.with_changes(come, gone)) if gone else snapshot
 
 
 def _late(unit: _Together, begun: Mapping[str, Gang]) -> Iterator[tuple[PendingPod, int, str]]:

@@ -10,8 +10,7 @@ from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.model.inter_pod_constraints import EACH_NODE, MaxPerDomain
 from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
-from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
+from flowcore.rules.topology.domain_limits import limit_counter
 
 #: Places that are named one by one.
 _FEW = 3
@@ -21,8 +20,8 @@ def full_arcs(pod: UnplacedCase) -> Iterator[str]:
     """A sentence for each limit of a pod that is reached somewhere after the plan, with the places."""
     after, rules = pod.plan.result.after, pod.unplaced.pod.signature.constraints
     for limit in () if rules is None else rules.limits:
-        domains = domains_of_limit(limit, after.table)
-        counter = DomainCounter.of(after.pod_index.matching_pods(limit_match(limit)), domains, None, after.table)
+        counter = limit_counter(limit, after.pod_index, after.table)
+        domains = counter.domains
         full = np.unique(domains.codes[domains.labelled & (counter.initial_by_node >= limit.max_pods)]).tolist()
         has = [f"{_place(limit, each, after.table)} has {counter.initial[each]} of {limit.max_pods}" for each in full]
         if has:

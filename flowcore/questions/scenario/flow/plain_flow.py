@@ -21,8 +21,7 @@ from flowcore.model.selectors import NodeSelectorTerm, value_of
 from flowcore.model.volumes import ZONE
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.questions.scenario.flow.flow_arcs import FlowArc, together
-from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import domains_of_limit, limit_match
+from flowcore.rules.topology.domain_limits import limit_counter
 
 _GI: Final = 2**30
 
@@ -120,8 +119,8 @@ def _limits(policy: Policy, after: Snapshot) -> Iterator[FlowArc]:
             only = constraint.nodes.requirements if isinstance(constraint, Global) else ()
             terms = (NodeSelectorTerm(only),) if only else ()
             limit = MaxPerDomain(constraint.name, key, selectors, policy.selects.namespaces, most, terms)
-            domains = domains_of_limit(limit, table)
-            counts = DomainCounter.of(after.pod_index.matching_pods(limit_match(limit)), domains, None, table).initial
+            counter = limit_counter(limit, after.pod_index, table)
+            domains, counts = counter.domains, counter.initial
             codes, firsts = np.unique(domains.codes[domains.labelled], return_index=True)
             labelled = np.nonzero(domains.labelled)[0]
             start = f"constraint {constraint.name}: pods {' or '.join(each.text for each in selectors)}".rstrip()

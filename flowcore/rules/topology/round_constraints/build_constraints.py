@@ -31,7 +31,7 @@ from flowcore.model.selectors import Labels, NodeSelectorTerm
 from flowcore.model.workload_kinds import penalty_match
 from flowcore.rules.topology.affinity import affinity_matches_itself
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import Cap, Counting, counts_itself, limit_match
+from flowcore.rules.topology.domain_limits import Cap, Counting, counts_itself, limit_counter, limit_match
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
 from flowcore.rules.topology.round_constraints.rising_price import Minimum, RisingPrice
@@ -242,17 +242,17 @@ class _CounterRegistry:
 
     def _limit_counter(self, limit: Counting) -> DomainCounter:
         """The counter of a rule that counts pods: on some nodes, or on all."""
-        if not limit.nodes:
+        if not limit.nodes and not limit.beside:
             return self._counter(limit_match(limit), limit.topology_key)
         place = limit.topology_key, limit.nodes
         if place not in self._partial_domains:
             domains = self._domains_of(limit.topology_key) if limit.topology_key else self._whole
-            self._partial_domains[place] = domains.within(any_matches(limit.nodes, self._table))
-        known = self._counters_by_match.setdefault(limit_match(limit), {})
-        if place not in known:
-            pods = self._pod_index.matching_pods(limit_match(limit))
-            known[place] = DomainCounter.of(pods, self._partial_domains[place], None, self._table)
-        return known[place]
+            inside = domains.within(any_matches(limit.nodes, self._table)) if limit.nodes else domains
+            self._partial_domains[place] = inside
+        known, counted = self._counters_by_match.setdefault(limit_match(limit), {}), (*place, limit.beside)
+        if counted not in known:
+            known[counted] = limit_counter(limit, self._pod_index, self._table, self._partial_domains[place])
+        return known[counted]
 
     def _counter(
         self, pod_match: PodMatch, key: str, inputs: tuple[object, ...] = (), counted_nodes: Bools | None = None

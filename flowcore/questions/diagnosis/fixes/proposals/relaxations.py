@@ -39,8 +39,7 @@ from flowcore.questions.scenario.hypothetical.changes import (
     Uncordon,
 )
 from flowcore.rules.filters.node_resources_fit import count_fitting
-from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_limits import UNLIMITED, counts_itself, limit_match
+from flowcore.rules.topology.domain_limits import UNLIMITED, counts_itself, limit_counter
 from flowcore.rules.topology.domains import Domains
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -249,9 +248,7 @@ class HigherCap:
     def _counts(self, wanted: Wanted, snapshot: Snapshot) -> Int64s:
         """int64[N]: how many pods that the limit counts are in each node's domain."""
         limit = self._limit(wanted)
-        domains = Domains.unordered(limit.topology_key, snapshot.table)
-        pods = snapshot.pod_index.matching_pods(limit_match(limit))
-        return DomainCounter.of(pods, domains, None, snapshot.table).initial_by_node
+        return limit_counter(limit, snapshot.pod_index, snapshot.table).initial_by_node
 
     def settle(self, site: Site) -> list[Change]:
         """The smallest changes for this site; none: it cannot be done there."""

@@ -1,0 +1,280 @@
+"""Which class of ways pods take that are placed together and have a choice of ways: decided before the plan.
+
+A heuristic. All pods of a gang, and of all gangs that are placed with it, take ways of one class. The dearest gang
+decides first, for the cheapest class in whose limits so many pods have room beside those that run and those of earlier
+gangs. Where no class has, it takes the cheapest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from flowcore.cluster.arrays.node_matching import term_matches
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
+from flowcore.costs.network_prices import network_prices
+from flowcore.model.constraint_limits import maximum_of, with_policy_constraints
+from flowcore.model.networks import TWINS, WAY, NetworkRules, NetworkWay
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import Policy
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.problem import Problem
+from flowcore.rules.topology.domain_limits import UNLIMITED, limit_counter
+
+#: So many domains are tried in vain that may have room.
+_MOST_FAILED = 16
+#: More than any way costs.
+_NO_WAY = 2**40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pods:
+    """Waiting pods of one demand that have the same classes of ways.
+
+    Attributes:
+        counts: int64[N], how many of them each node has room for.
+        values: the classes, the cheapest first, as they are without others.
+        prices: of each class int64[N], what its ways cost to each node.
+    """
+
+    demand: Demand
+    counts: Int64s
+    values: tuple[str, ...]
+    pods: list[PendingPod]
+    prices: Mapping[str, Int64s]
+
+
+class _Place(NamedTuple):
+    """Room for a pod on a node, what it pays there, and arcs that it passes, by policy and number."""
+
+    node: int
+    price: int
+    arcs: tuple[tuple[str, int], ...]
+
+
+class GangWays:
+    """The classes of ways of pods that have no choice any more, by key of the pod.
+
+    Attributes:
+        chosen: the class of each.
+        together: the classes whose pods a network places so many at once, by their value: how many, and the topology
+            key of the domain.
+    """
+
+    def __init__(self, problem: Problem, policies: Mapping[str, Policy]) -> None:
+        """``policies``: those whose pods have a choice of ways."""
+        self._problem, self._open = problem, _OpenWays(problem.snapshot, policies)
+        self.chosen: dict[str, str] = {}
+        self.together: dict[str, tuple[int, str]] = {}
+        alike = list[_Pods]()
+        members: dict[int, list[tuple[_Pods, int]]] = {}
+        groups = problem.atomic_groups
+        for demand, group_of, needed in zip(problem.demands, groups.group_of, groups.needed, strict=True):
+            rules = None if demand.policy.name not in policies else policies[demand.policy.name].network_rules
+            if rules is None:
+                continue
+            self.together |= {value: ways[0].together for value, ways in rules.classes if ways[0].together[0] > 1}
+            for values, places in _by_classes(demand, rules).items():
+                numbers = np.unique(group_of[places]).tolist()
+                if numbers == [-1] and self.together.keys().isdisjoint(values):
+                    continue
+                prices = {value: self._prices(demand, value) for value in values}
+                some_room = demand.counts > 0 if demand.counts.any() else demand.allowed
+                order = sorted(values, key=lambda value: prices[value].min(initial=_NO_WAY, where=some_room))
+                for number in numbers:
+                    own = [place for place in places if group_of[place] == number]
+                    some = _Pods(
+                        demand, demand.counts, tuple(order), [demand.group.pods[place] for place in own], prices
+                    )
+                    if number < 0:
+                        alike.append(some)
+                    else:
+                        members.setdefault(number, []).append((some, int(needed[own].sum())))
+        for number in sorted(members, key=lambda number: -groups.all[number].unscheduled_cost):
+            keys = [gang.topology_key for gang in groups.all[number].gangs if gang.needs_domain]
+            self._choose(members[number], next(iter(keys), ""))
+        for some in sorted(alike, key=lambda some: -some.demand.dearest):
+            self._pair(some)
+
+    def _prices(self, demand: Demand, value: str) -> Int64s:
+        """int64[N]: what the ways of a class cost a pod of a demand; _NO_WAY where none leads."""
+        snapshot, group = self._problem.snapshot, demand.group
+        signature = on_way(group.signature, value, demand.policy, snapshot)
+        load, cost = self._problem.load, demand.policy.cost
+        prices = network_prices(signature.constraints, group.pod_class, snapshot, load, demand.passing, cost)
+        return np.where(self._open.leads(value), prices, _NO_WAY)
+
+    def _choose(self, unit: Sequence[tuple[_Pods, int]], key: str) -> None:
+        """Decides the ways of pods that are placed together, in one domain of a topology key if one is given.
+
+        Where nodes have no room in the limits of any, others may leave: then limits alone decide.
+        """
+        chosen = 0
+        empty = [(replace(some, counts=np.where(some.demand.allowed, UNLIMITED, 0)), count) for some, count in unit]
+        places = range(max(len(some.values) for some, _ in unit))
+        for pods, place in product((unit, empty), places):
+            taken = [self._open.take(_at(some.values, place), some, count, key, max(1, count)) for some, count in pods]
+            if all(len(room) == count for room, (_, count) in zip(taken, unit, strict=True)):
+                chosen = place
+                break
+            self._open.release(chain.from_iterable(taken))
+        for some, _ in unit:
+            self.chosen |= {pod.key: _at(some.values, chosen) for pod in some.pods}
+
+    def _pair(self, some: _Pods) -> None:
+        """Decides which pods by themselves take ways behind a gain, so many at once."""
+        values = [value for value in some.values if value in self.together]
+        left, alone = some.pods, list[tuple[PendingPod, _Place | None]]()
+        for value in some.values if values else ():
+            size, key = self.together.get(value, (1, ""))
+            places = self._open.take(value, some, len(left), key, size)
+            if value in self.together:
+                self.chosen |= {pod.key: value for pod in left[: len(places)]}
+            else:
+                alone += zip(left, places, strict=False)
+            left = left[len(places) :]
+        alone += ((pod, None) for pod in left if values)
+        for value in values:
+            # Pods that wait or pay much by themselves, and others that make up their number.
+            size, key = self.together[value]
+            while len(alone) >= size:
+                members = alone[-size:]
+                before = [place for _, place in members if place is not None]
+                paid = sum(place.price for place in before) + _NO_WAY * (size - len(before))
+                self._open.release(before)
+                places = self._open.take(value, some, size, key, size)
+                if not places or sum(place.price for place in places) >= paid:
+                    self._open.release(places)
+                    self._open.claim(before)
+                    break
+                self.chosen |= {pod.key: value for pod, _ in members}
+                alone = alone[:-size]
+        if len(values) == len(some.values):
+            self.chosen |= {pod.key: values[0] for pod, _ in alone}
+
+
+def _at(values: Sequence[str], place: int) -> str:
+    return values[min(place, len(values) - 1)]
+
+
+def _by_classes(demand: Demand, rules: NetworkRules) -> dict[tuple[str, ...], list[int]]:
+    """Places of a demand's pods by their classes of ways."""
+    places: dict[tuple[str, ...], list[int]] = {}
+    for place, pod in enumerate(demand.group.pods):
+        if values := rules.classes_of(pod.signature.labels):
+            places.setdefault(values, []).append(place)
+    return places
+
+
+def on_way(signature: PodSignature, value: str, policy: Policy, snapshot: Snapshot, twins: str = "") -> PodSignature:
+    """The signature of a pod that keeps to a class of ways; ``twins``: which ones it is of."""
+    labels = sorted((*signature.labels, (WAY, value), *([(TWINS, twins)] if twins else [])))
+    labelled = msgspec.structs.replace(signature, labels=tuple(labels))
+    return with_policy_constraints(labelled, policy, snapshot.pod_index.services)
+
+
+class _OpenWays:
+    """How many pods each class of ways still lets in, where."""
+
+    def __init__(self, snapshot: Snapshot, policies: Mapping[str, Policy]) -> None:
+        table = self._table = snapshot.table
+        self._classes: dict[str, tuple[str, Sequence[tuple[NetworkWay, Bools]]]] = {}
+        #: By policy and number of the arc: int64[N], the domain of each node; int64[D + 1], how many more it takes.
+        self._left: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
+        self._given = np.zeros(len(table.nodes), dtype=np.int64)
+        for name, policy in policies.items():
+            rules = policy.network_rules
+            assert rules is not None  # noqa: S101 - its pods have a choice
+            for number, arc in enumerate(rules.arcs):
+                if (limit := maximum_of(arc, rules)) is not None:
+                    counter = limit_counter(limit, snapshot.pod_index, table)
+                    left = np.maximum(limit.max_pods - counter.initial, 0)
+                    left[-1] = UNLIMITED
+                    self._left[name, number] = counter.domains.codes, left
+            for value, ways in rules.classes:
+                self._classes[value] = (
+                    name,
+                    [
+                        (
+                            way,
+                            np.ones_like(self._given, dtype=np.bool_)
+                            if way.nodes is None
+                            else term_matches(way.nodes, table),
+                        )
+                        for way in ways
+                    ],
+                )
+
+    def leads(self, value: str) -> Bools:
+        """bool[N]: where the ways of a class lead."""
+        leads: Bools = np.logical_or.reduce([nodes for _, nodes in self._classes[value][1]])
+        return leads
+
+    def take(self, value: str, some: _Pods, count: int, key: str, size: int) -> list[_Place]:
+        """Lets up to so many pods in, in turns of ``size`` to one domain of a topology key."""
+        room, prices = self._room(value, some.counts), some.prices[value]
+        if not key or not count:
+            return self._fill(value, room, prices, count // size * size, size)
+        codes, paid, failed = self._table.column(key).codes, list[_Place](), 0
+        inside = np.bincount(codes + 1, weights=room)[1:]
+        cheapest = np.full(len(inside), _NO_WAY)
+        np.minimum.at(cheapest, codes[codes >= 0], prices[codes >= 0])
+        for domain in np.lexsort((cheapest, inside < size)).tolist():
+            wanted = (count - len(paid)) // size * size
+            if not wanted or failed >= _MOST_FAILED or inside[domain] < size:
+                break
+            more = self._fill(value, np.where(codes == domain, room, 0), prices, wanted, size)
+            failed += not more
+            paid += more
+        return paid
+
+    def _room(self, value: str, counts: Int64s) -> Int64s:
+        """int64[N]: how many more pods each node takes by itself."""
+        name, ways = self._classes[value]
+        room = np.zeros_like(counts)
+        for way, nodes in ways:
+            most = counts - self._given
+            for arc in self._arcs(name, way):
+                codes, left = self._left[arc]
+                most = np.minimum(most, left[codes])
+            room = np.where(nodes, most, room)
+        return np.maximum(room, 0)
+
+    def _arcs(self, name: str, way: NetworkWay) -> tuple[tuple[str, int], ...]:
+        """The arcs of a way that have a maximum."""
+        return tuple((name, number) for number in way.arcs if (name, number) in self._left)
+
+    def _fill(self, value: str, room: Int64s, prices: Int64s, count: int, size: int) -> list[_Place]:
+        """Lets up to so many pods in, a multiple of ``size``, where nodes have room: the cheapest first."""
+        name, ways = self._classes[value]
+        places = list[_Place]()
+        for node in np.lexsort((-room, prices, room == 0))[: np.count_nonzero(room)].tolist():
+            arcs = self._arcs(name, next(way for way, nodes in ways if nodes[node]))
+            left = (int(left[codes[node]]) for codes, left in map(self._left.__getitem__, arcs))
+            more = [_Place(node, int(prices[node]), arcs)] * min(count - len(places), int(room[node]), *left)
+            self.claim(more)
+            places += more
+            if len(places) == count:
+                break
+        whole = len(places) // size * size
+        self.release(places[whole:])
+        return places[:whole]
+
+    def release(self, places: Iterable[_Place]) -> None:
+        """Nobody takes some places after all."""
+        self._change(places, 1)
+
+    def claim(self, places: Iterable[_Place]) -> None:
+        """Pods take some places."""
+        self._change(places, -1)
+
+    def _change(self, places: Iterable[_Place], more: int) -> None:
+        for place in places:
+            self._given[place.node] -= more
+            for codes, left in map(self._left.__getitem__, place.arcs):
+                left[codes[place.node]] += more
