@@ -167,15 +167,29 @@ def test_a_pod_with_a_choice_is_told_one_price_for_each_node() -> None:
     assert [len(pods) for pods in planning.groups] == [2]
 
 
-def test_pods_with_more_ways_than_a_round_has_time_for_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kind of three pods has four classes of ways; pods of others are planned."""
+def test_pods_with_more_ways_than_a_round_has_time_for_take_one_before_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cheapest that has room, kind by kind; no bound says that nothing else is cheaper."""
     ways = with_choice([{"to": "n", "maximum": 1}, {"to": "n", "cost": 3, "maximum": 1}])
     state = snapshot([node("n")], [*governed(3), *governed(1, "other")])
     monkeypatch.setattr(twins, "MOST_KINDS", 2)
     result = run_round(state, {**POLICIES, "net": drawing("net", ways)})
-    assert [each.pod.policy for each in result.placements] == ["other"]
-    (reason,) = {each.reason for each in result.unplaced}
-    assert "its pods that have a choice of ways count for 4 kinds of pods, and a round has time for 2" in reason
+    assert Counter(each.pod.policy for each in result.placements) == {"net": 2, "other": 1}
+    assert sum(each.price for each in result.placements if each.pod.policy == "net") == 3
+    assert "Ways" in result.bound_notes
+    assert not result.certified
+
+
+def test_no_bound_says_that_a_gang_in_one_class_of_ways_is_cheapest() -> None:
+    """Two pods that may go apart for 3 go together for 20."""
+    gang = [msgspec.structs.replace(each, gangs=("g",)) for each in governed(2)]
+    state = replace(snapshot([node("n")], gang), gangs={"g": Gang("g", 2)})
+    once = ({"to": "n", "cost": cost, "maximum": 1} for cost in (0, 3))
+    result = planned(state, with_choice([*once, {"to": "n", "cost": 10}]))
+    assert result.cost == 20
+    assert result.lower_bound <= 3
+    assert not result.certified
 
 
 def test_pods_that_wait_at_different_prices_cost_what_they_cost() -> None:

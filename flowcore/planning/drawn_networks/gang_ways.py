@@ -2,12 +2,13 @@
 
 A heuristic. All pods of a gang, and of all gangs that are placed with it, take ways of one class. The dearest gang
 decides first, for the cheapest class in whose limits so many pods have room beside those that run and those of earlier
-gangs. Where no class has, it takes the cheapest.
+gangs. Where no class has, it takes the cheapest. Pods by themselves decide so as well where a round has no time for
+their choices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import NamedTuple
@@ -64,11 +65,18 @@ class GangWays:
         chosen: the class of each.
         together: the classes whose pods a network places so many at once, by their value: how many, and the topology
             key of the domain.
+        slack: by how much a plan may cost more than one that decides otherwise: so much more it costs at most if all
+            pods wait that this is about, with those of their gangs and of networks that must have some.
     """
 
-    def __init__(self, problem: Problem, policies: Mapping[str, Policy]) -> None:
-        """``policies``: those whose pods have a choice of ways."""
-        self._problem, self._open = problem, _OpenWays(problem.snapshot, policies)
+    def __init__(self, problem: Problem, policies: Mapping[str, Policy], all_of: Collection[str] = ()) -> None:
+        """The classes.
+
+        Args:
+            policies: those whose pods have a choice of ways.
+            all_of: names of policies whose pods by themselves decide before the plan as well.
+        """
+        self._problem, self._open, self._all_of = problem, _OpenWays(problem.snapshot, policies), all_of
         self.chosen: dict[str, str] = {}
         self.together: dict[str, tuple[int, str]] = {}
         alike = list[_Pods]()
@@ -81,7 +89,8 @@ class GangWays:
             self.together |= {value: ways[0].together for value, ways in rules.classes if ways[0].together[0] > 1}
             for values, places in _by_classes(demand, rules).items():
                 numbers = np.unique(group_of[places]).tolist()
-                if numbers == [-1] and self.together.keys().isdisjoint(values):
+                decides = demand.policy.name in all_of or not self.together.keys().isdisjoint(values)
+                if numbers == [-1] and not decides:
                     continue
                 prices = {value: self._prices(demand, value) for value in values}
                 some_room = demand.counts > 0 if demand.counts.any() else demand.allowed
@@ -100,6 +109,26 @@ class GangWays:
             self._choose(members[number], next(iter(keys), ""))
         for some in sorted(alike, key=lambda some: -some.demand.dearest):
             self._pair(some)
+        chosen = [*alike, *(some for unit in members.values() for some, _ in unit)]
+        self.slack = self._slack({pod.key for some in chosen if len(some.values) > 1 for pod in some.pods})
+
+    def _slack(self, decided: Collection[str]) -> int:
+        """What all pods cost that wait which depend on how some decide, by their keys."""
+        problem, groups, asking, slack = self._problem, set[int](), set[str](), 0
+        places = [
+            (demand, place, pod, group)
+            for demand, group_of in zip(problem.demands, problem.atomic_groups.group_of, strict=True)
+            for place, (pod, group) in enumerate(zip(demand.group.pods, group_of.tolist(), strict=True))
+        ]
+        for demand, _, pod, group in places if decided else ():
+            if pod.key in decided:
+                groups |= {group} - {-1}
+                rules = demand.policy.network_rules
+                asking |= {pod.policy} if rules is not None and any(arc.minimum for arc in rules.arcs) else set()
+        for demand, place, pod, group in places if decided else ():
+            if pod.key in decided or group in groups or pod.policy in asking:
+                slack += int(demand.prices[place])
+        return slack
 
     def _prices(self, demand: Demand, value: str) -> Int64s:
         """int64[N]: what the ways of a class cost a pod of a demand; _NO_WAY where none leads."""
@@ -129,22 +158,25 @@ class GangWays:
     def _pair(self, some: _Pods) -> None:
         """Decides which pods by themselves take ways behind a gain, so many at once."""
         values = [value for value in some.values if value in self.together]
-        left, alone = some.pods, list[tuple[PendingPod, _Place | None]]()
-        for value in some.values if values else ():
+        decide_all = some.demand.policy.name in self._all_of or len(values) == len(some.values)
+        others = [value for value in some.values if value not in self.together]
+        last = others[0] if others else values[0]
+        left, alone = some.pods, list[tuple[PendingPod, str, _Place | None]]()
+        for value in some.values if values or decide_all else ():
             size, key = self.together.get(value, (1, ""))
             places = self._open.take(value, some, len(left), key, size)
             if value in self.together:
                 self.chosen |= {pod.key: value for pod in left[: len(places)]}
             else:
-                alone += zip(left, places, strict=False)
+                alone += [(pod, value, place) for pod, place in zip(left, places, strict=False)]
             left = left[len(places) :]
-        alone += ((pod, None) for pod in left if values)
+        alone += ((pod, last, None) for pod in left)
         for value in values:
             # Pods that wait or pay much by themselves, and others that make up their number.
             size, key = self.together[value]
             while len(alone) >= size:
                 members = alone[-size:]
-                before = [place for _, place in members if place is not None]
+                before = [place for *_, place in members if place is not None]
                 paid = sum(place.price for place in before) + _NO_WAY * (size - len(before))
                 self._open.release(before)
                 places = self._open.take(value, some, size, key, size)
@@ -152,10 +184,10 @@ class GangWays:
                     self._open.release(places)
                     self._open.claim(before)
                     break
-                self.chosen |= {pod.key: value for pod, _ in members}
+                self.chosen |= {pod.key: value for pod, *_ in members}
                 alone = alone[:-size]
-        if len(values) == len(some.values):
-            self.chosen |= {pod.key: values[0] for pod, _ in alone}
+        if decide_all:
+            self.chosen |= {pod.key: value for pod, value, _ in alone}
 
 
 def _at(values: Sequence[str], place: int) -> str:

@@ -7,14 +7,13 @@ of the plan. Pods that are placed together have no twins: their class is decided
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.model.amount_text import as_sentence
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
 from flowcore.model.networks import TWINS
 from flowcore.model.pod_index import PodSignature
@@ -23,15 +22,13 @@ from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.drawn_networks.gang_ways import GangWays, on_way
 from flowcore.planning.drawn_networks.network_rules import with_running
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
-from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
-from flowcore.rules.reasons.codes import NETWORK_REFUSED
 
-#: Kinds of pods times classes of ways that a policy has at most: each is as another kind of pods in the plan.
+#: Kinds of pods times classes of ways that a round has time for: each is as another kind of pods in the plan.
 MOST_KINDS = 64
 #: What keeps twins out that are placed no more often than there are pods.
 _TWINS_FULL = "the number of its pods"
@@ -93,42 +90,24 @@ class FormTwins(Pass):
             return problem
         self.before = problem = problem.with_policies(policies, {})
         snapshot, decided = problem.snapshot, GangWays(problem, policies)
-        alike, refused = list[_Twinned](), dict[str, str]()
-        for name, policy in policies.items():
-            of_policy = _alike(problem.demands, policy, decided, by_price=True)
-            if _kinds(of_policy) > MOST_KINDS:
-                of_policy = _alike(problem.demands, policy, decided, by_price=False)
-            if (count := _kinds(of_policy)) > MOST_KINDS:
-                kind_count = f"count for {count:,} kinds of pods, and a round has time for {MOST_KINDS:,}"
-                choice = f"its pods that have a choice of ways {kind_count}"
-                refused[name] = f"the network of policy {name} is refused: {choice}"
-            alike += of_policy
+        self._twinned, beyond = _within(problem, policies, decided)
+        if beyond:
+            decided = GangWays(problem, policies, beyond)
+            self._twinned, _ = _within(problem, policies, decided)
+        if decided.slack:
+            self._decided = Decided(slack=decided.slack, notes=(BoundNote.WAYS,))
         twins = dict[str, list[PendingPod]]()
-        self._twinned = [each for each in alike if each.policy not in refused]
         for number, twinned in enumerate(self._twinned):
             of_pods = _twins(twinned, number, policies[twinned.policy], snapshot)
             for (pod, _), of_pod in zip(twinned.pods, of_pods, strict=True):
                 twins[pod.key] = of_pod
                 self._of |= {twin.key: (pod, number) for twin in of_pod}
-        self._decided = Decided(
-            unplaced=tuple(
-                Unplaced(pod, as_sentence(refused[pod.policy]), price, NETWORK_REFUSED, more_nodes_help=False)
-                for twinned in alike
-                for pod, price in twinned.pods
-                if pod.policy in refused
-            )
-        )
-        left = {each.pod.key for each in self._decided.unplaced}
-        pending = tuple(twin for pod in snapshot.pending if pod.key not in left for twin in twins.get(pod.key, (pod,)))
+        pending = tuple(twin for pod in snapshot.pending for twin in twins.get(pod.key, (pod,)))
         held = {key: snapshot.held_back[pod.key] for key, (pod, _) in self._of.items() if pod.key in snapshot.held_back}
-        told = (Contradiction(name, sentence, lambda _: True) for name, sentence in refused.items())
-        return problem.with_snapshot(
-            replace(snapshot, pending=pending, held_back={**snapshot.held_back, **held}),
-            (*problem.contradictions, *told),
-        )
+        return problem.with_snapshot(replace(snapshot, pending=pending, held_back={**snapshot.held_back, **held}))
 
     def invert(self, candidate: Candidate) -> Candidate:
-        """The candidate with the pods that are refused, and what they cost."""
+        """The candidate, which may cost more for ways that were decided before the plan."""
         return candidate.with_decided(self._decided)
 
     def pod(self, pod: PendingPod) -> PendingPod:
@@ -250,6 +229,24 @@ def by_way(problem: Problem) -> dict[str, list[PendingPod]]:
         for pod in asking
         if pod.key in classes
     }
+
+
+def _within(
+    problem: Problem, policies: Mapping[str, Policy], decided: GangWays
+) -> tuple[list[_Twinned], frozenset[str]]:
+    """The pods that are alike, and policies whose twins a round has no time for: those with the most."""
+    alike, beyond, left = list[_Twinned](), set[str](), MOST_KINDS
+    exact = {name: _alike(problem.demands, policy, decided, by_price=True) for name, policy in policies.items()}
+    for name in sorted(exact, key=lambda name: _kinds(exact[name])):
+        of_policy = exact[name]
+        if _kinds(of_policy) > left:
+            of_policy = _alike(problem.demands, policies[name], decided, by_price=False)
+        if _kinds(of_policy) > left:
+            beyond.add(name)
+            continue
+        left -= _kinds(of_policy)
+        alike += of_policy
+    return alike, frozenset(beyond)
 
 
 def _alike(demands: Sequence[Demand], policy: Policy, decided: GangWays, *, by_price: bool) -> list[_Twinned]:
