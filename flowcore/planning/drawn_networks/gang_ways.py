@@ -29,6 +29,8 @@ from flowcore.rules.topology.domain_limits import UNLIMITED, limit_counter
 
 #: So many domains are tried in vain that may have room.
 _MOST_FAILED = 16
+#: Parts of nodes are summed up as fractions.
+_ROUNDING = 1e-6
 #: More than any way costs.
 _NO_WAY = 2**40
 
@@ -51,9 +53,10 @@ class _Pods:
 
 
 class _Place(NamedTuple):
-    """Room for a pod on a node, what it pays there, and arcs that it passes, by policy and number."""
+    """Room for a pod on a node, its share of the node, what it pays, and arcs that it passes, by policy and number."""
 
     node: int
+    share: float
     price: int
     arcs: tuple[tuple[str, int], ...]
 
@@ -144,7 +147,7 @@ class GangWays:
         Where nodes have no room in the limits of any, others may leave: then limits alone decide.
         """
         chosen = 0
-        empty = [(replace(some, counts=np.where(some.demand.allowed, UNLIMITED, 0)), count) for some, count in unit]
+        empty = [(_if_empty(some), count) for some, count in unit]
         places = range(max(len(some.values) for some, _ in unit))
         for pods, place in product((unit, empty), places):
             taken = [self._open.take(_at(some.values, place), some, count, key, max(1, count)) for some, count in pods]
@@ -162,9 +165,10 @@ class GangWays:
         others = [value for value in some.values if value not in self.together]
         last = others[0] if others else values[0]
         left, alone = some.pods, list[tuple[PendingPod, str, _Place | None]]()
-        for value in some.values if values or decide_all else ():
+        turns = product((some, _if_empty(some)) if decide_all else (some,), some.values if values or decide_all else ())
+        for pods, value in turns:
             size, key = self.together.get(value, (1, ""))
-            places = self._open.take(value, some, len(left), key, size)
+            places = self._open.take(value, pods, len(left), key, size)
             if value in self.together:
                 self.chosen |= {pod.key: value for pod in left[: len(places)]}
             else:
@@ -188,6 +192,11 @@ class GangWays:
                 alone = alone[:-size]
         if decide_all:
             self.chosen |= {pod.key: value for pod, value, _ in alone}
+
+
+def _if_empty(some: _Pods) -> _Pods:
+    """The pods as if others left: limits alone keep them out."""
+    return replace(some, counts=np.where(some.demand.allowed, UNLIMITED, 0))
 
 
 def _at(values: Sequence[str], place: int) -> str:
@@ -218,7 +227,8 @@ class _OpenWays:
         self._classes: dict[str, tuple[str, Sequence[tuple[NetworkWay, Bools]]]] = {}
         #: By policy and number of the arc: int64[N], the domain of each node; int64[D + 1], how many more it takes.
         self._left: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
-        self._given = np.zeros(len(table.nodes), dtype=np.int64)
+        #: float64[N]: which part of each node is given to pods.
+        self._given = np.zeros(len(table.nodes))
         for name, policy in policies.items():
             rules = policy.network_rules
             assert rules is not None  # noqa: S101 - its pods have a choice
@@ -234,7 +244,7 @@ class _OpenWays:
                     [
                         (
                             way,
-                            np.ones_like(self._given, dtype=np.bool_)
+                            np.ones(len(table.nodes), dtype=np.bool_)
                             if way.nodes is None
                             else term_matches(way.nodes, table),
                         )
@@ -251,7 +261,7 @@ class _OpenWays:
         """Lets up to so many pods in, in turns of ``size`` to one domain of a topology key."""
         room, prices = self._room(value, some.counts), some.prices[value]
         if not key or not count:
-            return self._fill(value, room, prices, count // size * size, size)
+            return self._fill(value, room, some, count // size * size, size)
         codes, paid, failed = self._table.column(key).codes, list[_Place](), 0
         inside = np.bincount(codes + 1, weights=room)[1:]
         cheapest = np.full(len(inside), _NO_WAY)
@@ -260,7 +270,7 @@ class _OpenWays:
             wanted = (count - len(paid)) // size * size
             if not wanted or failed >= _MOST_FAILED or inside[domain] < size:
                 break
-            more = self._fill(value, np.where(codes == domain, room, 0), prices, wanted, size)
+            more = self._fill(value, np.where(codes == domain, room, 0), some, wanted, size)
             failed += not more
             paid += more
         return paid
@@ -269,8 +279,9 @@ class _OpenWays:
         """int64[N]: how many more pods each node takes by itself."""
         name, ways = self._classes[value]
         room = np.zeros_like(counts)
+        by_share = np.floor(counts * (1 - self._given) + _ROUNDING).astype(np.int64)
         for way, nodes in ways:
-            most = counts - self._given
+            most = by_share
             for arc in self._arcs(name, way):
                 codes, left = self._left[arc]
                 most = np.minimum(most, left[codes])
@@ -281,14 +292,15 @@ class _OpenWays:
         """The arcs of a way that have a maximum."""
         return tuple((name, number) for number in way.arcs if (name, number) in self._left)
 
-    def _fill(self, value: str, room: Int64s, prices: Int64s, count: int, size: int) -> list[_Place]:
+    def _fill(self, value: str, room: Int64s, some: _Pods, count: int, size: int) -> list[_Place]:
         """Lets up to so many pods in, a multiple of ``size``, where nodes have room: the cheapest first."""
-        name, ways = self._classes[value]
+        (name, ways), prices = self._classes[value], some.prices[value]
         places = list[_Place]()
         for node in np.lexsort((-room, prices, room == 0))[: np.count_nonzero(room)].tolist():
             arcs = self._arcs(name, next(way for way, nodes in ways if nodes[node]))
             left = (int(left[codes[node]]) for codes, left in map(self._left.__getitem__, arcs))
-            more = [_Place(node, int(prices[node]), arcs)] * min(count - len(places), int(room[node]), *left)
+            place = _Place(node, 1 / int(some.counts[node]), int(prices[node]), arcs)
+            more = [place] * min(count - len(places), int(room[node]), *left)
             self.claim(more)
             places += more
             if len(places) == count:
@@ -307,6 +319,6 @@ class _OpenWays:
 
     def _change(self, places: Iterable[_Place], more: int) -> None:
         for place in places:
-            self._given[place.node] -= more
+            self._given[place.node] -= more * place.share
             for codes, left in map(self._left.__getitem__, place.arcs):
                 left[codes[place.node]] += more
