@@ -181,6 +181,15 @@ def test_pods_with_more_ways_than_a_round_has_time_for_take_one_before_the_plan(
     assert not result.certified
 
 
+@pytest.mark.parametrize("kinds", [1, 64])
+def test_pods_go_where_an_arc_must_have_some(kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that take their way before the plan: one of three goes the dear one."""
+    ways = with_choice([{"to": "n", "maximum": 5}, {"to": "n", "cost": 3, "minimum": 1}])
+    monkeypatch.setattr(twins, "MOST_KINDS", kinds)
+    result = planned(snapshot([node("n")], governed(3)), ways)
+    assert Counter(each.price for each in result.placements) == {0: 2, 3: 1}
+
+
 def test_no_bound_says_that_a_gang_in_one_class_of_ways_is_cheapest() -> None:
     """Two pods that may go apart for 3 go together for 20."""
     gang = [msgspec.structs.replace(each, gangs=("g",)) for each in governed(2)]

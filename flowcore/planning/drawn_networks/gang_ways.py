@@ -8,7 +8,7 @@ their choices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import NamedTuple
@@ -19,13 +19,14 @@ import numpy as np
 from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.costs.network_prices import network_prices
-from flowcore.model.constraint_limits import maximum_of, with_policy_constraints
+from flowcore.model.constraint_limits import maximum_of, minimum_of, with_policy_constraints
 from flowcore.model.networks import TWINS, WAY, NetworkRules, NetworkWay
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.topology.domain_limits import UNLIMITED, limit_counter
+from flowcore.rules.topology.round_constraints.rising_price import Minimum
 
 #: So many domains are tried in vain that may have room.
 _MOST_FAILED = 16
@@ -165,6 +166,10 @@ class GangWays:
         others = [value for value in some.values if value not in self.together]
         last = others[0] if others else values[0]
         left, alone = some.pods, list[tuple[PendingPod, str, _Place | None]]()
+        for value in others if decide_all else ():
+            places = self._open.take_lacking(value, some, len(left))
+            alone += [(pod, value, place) for pod, place in zip(left, places, strict=False)]
+            left = left[len(places) :]
         turns = product((some, _if_empty(some)) if decide_all else (some,), some.values if values or decide_all else ())
         for pods, value in turns:
             size, key = self.together.get(value, (1, ""))
@@ -227,6 +232,8 @@ class _OpenWays:
         self._classes: dict[str, tuple[str, Sequence[tuple[NetworkWay, Bools]]]] = {}
         #: By policy and number of the arc: int64[N], the domain of each node; int64[D + 1], how many more it takes.
         self._left: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
+        #: The same of arcs that must have pods: how many they lack.
+        self._lacking: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
         #: float64[N]: which part of each node is given to pods.
         self._given = np.zeros(len(table.nodes))
         for name, policy in policies.items():
@@ -238,6 +245,10 @@ class _OpenWays:
                     left = np.maximum(limit.max_pods - counter.initial, 0)
                     left[-1] = UNLIMITED
                     self._left[name, number] = counter.domains.codes, left
+                if (minimum := minimum_of(arc, rules)) is not None and not minimum.or_none:
+                    counter = limit_counter(minimum, snapshot.pod_index, table)
+                    lacking = Minimum.at_least(counter, minimum).lacking(counter.initial)
+                    self._lacking[name, number] = counter.domains.codes, np.append(lacking, 0)
             for value, ways in rules.classes:
                 self._classes[value] = (
                     name,
@@ -275,6 +286,10 @@ class _OpenWays:
             paid += more
         return paid
 
+    def take_lacking(self, value: str, some: _Pods, count: int) -> list[_Place]:
+        """Lets up to so many pods in where arcs that must have some lack them."""
+        return self._fill(value, self._room(value, some.counts), some, count, 1, lacking=True)
+
     def _room(self, value: str, counts: Int64s) -> Int64s:
         """int64[N]: how many more pods each node takes by itself."""
         name, ways = self._classes[value]
@@ -282,25 +297,34 @@ class _OpenWays:
         by_share = np.floor(counts * (1 - self._given) + _ROUNDING).astype(np.int64)
         for way, nodes in ways:
             most = by_share
-            for arc in self._arcs(name, way):
-                codes, left = self._left[arc]
+            for codes, left in _of(self._left, self._arcs(name, way)):
                 most = np.minimum(most, left[codes])
             room = np.where(nodes, most, room)
         return np.maximum(room, 0)
 
     def _arcs(self, name: str, way: NetworkWay) -> tuple[tuple[str, int], ...]:
-        """The arcs of a way that have a maximum."""
-        return tuple((name, number) for number in way.arcs if (name, number) in self._left)
+        """The arcs of a way that have a maximum or a minimum."""
+        return tuple(
+            (name, number) for number in way.arcs if (name, number) in self._left or (name, number) in self._lacking
+        )
 
-    def _fill(self, value: str, room: Int64s, some: _Pods, count: int, size: int) -> list[_Place]:
-        """Lets up to so many pods in, a multiple of ``size``, where nodes have room: the cheapest first."""
+    def _fill(
+        self, value: str, room: Int64s, some: _Pods, count: int, size: int, *, lacking: bool = False
+    ) -> list[_Place]:
+        """Lets up to so many pods in, a multiple of ``size``, where nodes have room: the cheapest first.
+
+        Args:
+            lacking: only as many as arcs lack.
+        """
         (name, ways), prices = self._classes[value], some.prices[value]
         places = list[_Place]()
         for node in np.lexsort((-room, prices, room == 0))[: np.count_nonzero(room)].tolist():
             arcs = self._arcs(name, next(way for way, nodes in ways if nodes[node]))
-            left = (int(left[codes[node]]) for codes, left in map(self._left.__getitem__, arcs))
+            most = [int(left[codes[node]]) for codes, left in _of(self._left, arcs)]
+            if lacking:
+                most.append(max((int(lack[codes[node]]) for codes, lack in _of(self._lacking, arcs)), default=0))
             place = _Place(node, 1 / int(some.counts[node]), int(prices[node]), arcs)
-            more = [place] * min(count - len(places), int(room[node]), *left)
+            more = [place] * min(count - len(places), int(room[node]), *most)
             self.claim(more)
             places += more
             if len(places) == count:
@@ -320,5 +344,11 @@ class _OpenWays:
     def _change(self, places: Iterable[_Place], more: int) -> None:
         for place in places:
             self._given[place.node] -= more * place.share
-            for codes, left in map(self._left.__getitem__, place.arcs):
+            for codes, left in chain(_of(self._left, place.arcs), _of(self._lacking, place.arcs)):
                 left[codes[place.node]] += more
+
+
+def _of(
+    counts: Mapping[tuple[str, int], tuple[Int64s, Int64s]], arcs: Iterable[tuple[str, int]]
+) -> Iterator[tuple[Int64s, Int64s]]:
+    return (counts[arc] for arc in arcs if arc in counts)
