@@ -199,6 +199,23 @@ class PassedArc(msgspec.Struct, frozen=True):
     head_label: str
 
 
+class NetworkUnit(msgspec.Struct, frozen=True):
+    """Pods that are one unit on some arcs: placed all at once, or none of them.
+
+    Attributes:
+        size: how many.
+        topology_key: in one domain of which they are; "": on any nodes.
+        arcs: names of the arcs that they pass as one, from their pods to an arc with a gain.
+    """
+
+    size: int = 1
+    topology_key: str = ""
+    arcs: tuple[str, ...] = ()
+
+
+ONE_POD = NetworkUnit()
+
+
 class NetworkWay(msgspec.Struct, frozen=True):
     """A way from pods to nodes.
 
@@ -210,8 +227,7 @@ class NetworkWay(msgspec.Struct, frozen=True):
         ends_nowhere: why it leads to no node of the round, a clause; "": it leads to some.
         sizes: for each of these, how many pods one of its units is.
         beside: arcs to UNSCHEDULED that units pass beside it, each with how many pods one of its units is.
-        together: how many pods make the flow on its arcs with a gain whole, and the topology key in one domain of which
-            they are.
+        unit: the pods that are one unit on its arcs up to the one with a gain.
     """
 
     nodes: NodeSelectorTerm | None
@@ -223,7 +239,7 @@ class NetworkWay(msgspec.Struct, frozen=True):
     sizes: tuple[Fraction, ...] = ()
     beside: tuple[tuple[PassedArc, Fraction], ...] = ()
     ends_nowhere: str = ""
-    together: tuple[int, str] = (1, "")
+    unit: NetworkUnit = ONE_POD
 
 
 class NetworkRules(msgspec.Struct, frozen=True):
@@ -239,7 +255,7 @@ class NetworkRules(msgspec.Struct, frozen=True):
         arcs: that ways pass.
         waiting: what waiting costs pods beside their prices.
         dearest: what any way costs at most.
-        together: pods of which so many go to one domain of a topology key at once ("": to any nodes), or none.
+        units: pods that go to nodes as units of several only.
         has_choice: whether some pod, one that runs too, has ways to one node which pass different limits.
         classes: where one has, the ways of each class of waiting pods by its value of WAY.
         choices: the classes of pods by which of ``ways`` begin at them, the cheapest first.
@@ -252,7 +268,7 @@ class NetworkRules(msgspec.Struct, frozen=True):
     arcs: tuple[LimitedArc, ...] = ()
     waiting: tuple[tuple[LabelSelector, int], ...] = ()
     dearest: int = 0
-    together: tuple[tuple[LabelSelector, int, str], ...] = ()
+    units: tuple[tuple[LabelSelector, NetworkUnit], ...] = ()
     has_choice: bool = False
     classes: tuple[tuple[str, tuple[NetworkWay, ...]], ...] = ()
     choices: tuple[tuple[frozenset[int], tuple[str, ...]], ...] = ()

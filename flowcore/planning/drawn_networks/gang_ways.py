@@ -20,7 +20,7 @@ from flowcore.cluster.arrays.node_matching import term_matches
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.costs.network_prices import network_prices
 from flowcore.model.constraint_limits import maximum_of, minimum_of, with_policy_constraints
-from flowcore.model.networks import TWINS, WAY, NetworkRules, NetworkWay
+from flowcore.model.networks import ONE_POD, TWINS, WAY, NetworkRules, NetworkUnit, NetworkWay
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.planning.problem.demands.demands import Demand
@@ -67,8 +67,7 @@ class GangWays:
 
     Attributes:
         chosen: the class of each.
-        together: the classes whose pods a network places so many at once, by their value: how many, and the topology
-            key of the domain.
+        units: the classes whose pods go to nodes as units of several, by their value.
         slack: by how much a plan may cost more than one that decides otherwise: so much more it costs at most if all
             pods wait that this is about, with those of their gangs and of networks that must have some.
     """
@@ -82,7 +81,9 @@ class GangWays:
         """
         self._problem, self._open, self._all_of = problem, _OpenWays(problem.snapshot, policies), all_of
         self.chosen: dict[str, str] = {}
-        self.together: dict[str, tuple[int, str]] = {}
+        self.units: dict[str, NetworkUnit] = {}
+        #: Prices of classes that are those of all pods.
+        self._known_prices: dict[str, Int64s] = {}
         alike = list[_Pods]()
         members: dict[int, list[tuple[_Pods, int]]] = {}
         groups = problem.atomic_groups
@@ -90,10 +91,10 @@ class GangWays:
             rules = None if demand.policy.name not in policies else policies[demand.policy.name].network_rules
             if rules is None:
                 continue
-            self.together |= {value: ways[0].together for value, ways in rules.classes if ways[0].together[0] > 1}
+            self.units |= {value: ways[0].unit for value, ways in rules.classes if ways[0].unit.size > 1}
             for values, places in _by_classes(demand, rules).items():
                 numbers = np.unique(group_of[places]).tolist()
-                decides = demand.policy.name in all_of or not self.together.keys().isdisjoint(values)
+                decides = demand.policy.name in all_of or not self.units.keys().isdisjoint(values)
                 if numbers == [-1] and not decides:
                     continue
                 prices = {value: self._prices(demand, value) for value in values}
@@ -114,33 +115,31 @@ class GangWays:
         for some in sorted(alike, key=lambda some: -some.demand.dearest):
             self._pair(some)
         chosen = [*alike, *(some for unit in members.values() for some, _ in unit)]
-        self.slack = self._slack({pod.key for some in chosen if len(some.values) > 1 for pod in some.pods})
+        decided = {pod.key for some in chosen if len(some.values) > 1 for pod in some.pods}
+        self.slack = price_of_waiting(problem, decided, filter(self._is_no_bound_for, policies.values()))
 
-    def _slack(self, decided: Collection[str]) -> int:
-        """What all pods cost that wait which depend on how some decide, by their keys."""
-        problem, groups, asking, slack = self._problem, set[int](), set[str](), 0
-        places = [
-            (demand, place, pod, group)
-            for demand, group_of in zip(problem.demands, problem.atomic_groups.group_of, strict=True)
-            for place, (pod, group) in enumerate(zip(demand.group.pods, group_of.tolist(), strict=True))
-        ]
-        for demand, _, pod, group in places if decided else ():
-            if pod.key in decided:
-                groups |= {group} - {-1}
-                rules = demand.policy.network_rules
-                asking |= {pod.policy} if rules is not None and any(arc.minimum for arc in rules.arcs) else set()
-        for demand, place, pod, group in places if decided else ():
-            if pod.key in decided or group in groups or pod.policy in asking:
-                slack += int(demand.prices[place])
-        return slack
+    def _is_no_bound_for(self, policy: Policy) -> bool:
+        """Whether pods of a policy may go otherwise than a plan knows, which way each of them takes aside.
+
+        In other units, or after running pods that leave, which count until the next round.
+        """
+        rules, runs = policy.network_rules, self._problem.snapshot.running is not None
+        return rules is not None and (bool(rules.units) or (runs and any(arc.beside for arc in rules.arcs)))
 
     def _prices(self, demand: Demand, value: str) -> Int64s:
         """int64[N]: what the ways of a class cost a pod of a demand; _NO_WAY where none leads."""
+        if value in self._known_prices:
+            return self._known_prices[value]
         snapshot, group = self._problem.snapshot, demand.group
         signature = on_way(group.signature, value, demand.policy, snapshot)
         load, cost = self._problem.load, demand.policy.cost
         prices = network_prices(signature.constraints, group.pod_class, snapshot, load, demand.passing, cost)
-        return np.where(self._open.leads(value), prices, _NO_WAY)
+        found: Int64s = np.where(self._open.leads(value), prices, _NO_WAY)
+        rules = demand.policy.network_rules
+        assert rules is not None  # noqa: S101 - its pods have a choice
+        if all(way.part is None for way in dict(rules.classes)[value]):
+            self._known_prices[value] = found
+        return found
 
     def _choose(self, unit: Sequence[tuple[_Pods, int]], key: str) -> None:
         """Decides the ways of pods that are placed together, in one domain of a topology key if one is given.
@@ -151,7 +150,10 @@ class GangWays:
         empty = [(_if_empty(some), count) for some, count in unit]
         places = range(max(len(some.values) for some, _ in unit))
         for pods, place in product((unit, empty), places):
-            taken = [self._open.take(_at(some.values, place), some, count, key, max(1, count)) for some, count in pods]
+            taken = [
+                self._open.take(_at(some.values, place), some, count, NetworkUnit(max(1, count), key))
+                for some, count in pods
+            ]
             if all(len(room) == count for room, (_, count) in zip(taken, unit, strict=True)):
                 chosen = place
                 break
@@ -161,9 +163,9 @@ class GangWays:
 
     def _pair(self, some: _Pods) -> None:
         """Decides which pods by themselves take ways behind a gain, so many at once."""
-        values = [value for value in some.values if value in self.together]
+        values = [value for value in some.values if value in self.units]
         decide_all = some.demand.policy.name in self._all_of or len(values) == len(some.values)
-        others = [value for value in some.values if value not in self.together]
+        others = [value for value in some.values if value not in self.units]
         last = others[0] if others else values[0]
         left, alone = some.pods, list[tuple[PendingPod, str, _Place | None]]()
         for value in others if decide_all else ():
@@ -172,9 +174,8 @@ class GangWays:
             left = left[len(places) :]
         turns = product((some, _if_empty(some)) if decide_all else (some,), some.values if values or decide_all else ())
         for pods, value in turns:
-            size, key = self.together.get(value, (1, ""))
-            places = self._open.take(value, pods, len(left), key, size)
-            if value in self.together:
+            places = self._open.take(value, pods, len(left), self.units.get(value, ONE_POD))
+            if value in self.units:
                 self.chosen |= {pod.key: value for pod in left[: len(places)]}
             else:
                 alone += [(pod, value, place) for pod, place in zip(left, places, strict=False)]
@@ -182,13 +183,13 @@ class GangWays:
         alone += ((pod, last, None) for pod in left)
         for value in values:
             # Pods that wait or pay much by themselves, and others that make up their number.
-            size, key = self.together[value]
+            unit, size = self.units[value], self.units[value].size
             while len(alone) >= size:
                 members = alone[-size:]
                 before = [place for *_, place in members if place is not None]
                 paid = sum(place.price for place in before) + _NO_WAY * (size - len(before))
                 self._open.release(before)
-                places = self._open.take(value, some, size, key, size)
+                places = self._open.take(value, some, size, unit)
                 if not places or sum(place.price for place in places) >= paid:
                     self._open.release(places)
                     self._open.claim(before)
@@ -197,6 +198,29 @@ class GangWays:
                 alone = alone[:-size]
         if decide_all:
             self.chosen |= {pod.key: value for pod, value, _ in alone}
+
+
+def price_of_waiting(problem: Problem, decided: Collection[str], policies: Iterable[Policy]) -> int:
+    """By how much a plan may cost more than one that decides otherwise before it: what they cost at most if they wait.
+
+    So much do all pods cost that depend on what was decided: those that it was decided for, with their gangs, and those
+    of networks that must have some of them.
+
+    Args:
+        decided: their keys.
+        policies: all of whose pods are such.
+    """
+    names, groups, places = {each.name for each in policies}, set[int](), list[tuple[PendingPod, int, int]]()
+    for demand, group_of in zip(problem.demands, problem.atomic_groups.group_of, strict=True):
+        rules, pods = demand.policy.network_rules, demand.group.pods
+        asks = rules is not None and any(arc.minimum for arc in rules.arcs)
+        if asks and any(pod.key in decided for pod in pods):
+            names.add(demand.policy.name)
+        places += zip(pods, group_of.tolist(), demand.prices.tolist(), strict=True)
+    if not decided and not names:
+        return 0
+    groups = {group for pod, group, _ in places if pod.key in decided or pod.policy in names} - {-1}
+    return sum(price for pod, group, price in places if pod.key in decided or pod.policy in names or group in groups)
 
 
 def _if_empty(some: _Pods) -> _Pods:
@@ -268,10 +292,19 @@ class _OpenWays:
         leads: Bools = np.logical_or.reduce([nodes for _, nodes in self._classes[value][1]])
         return leads
 
-    def take(self, value: str, some: _Pods, count: int, key: str, size: int) -> list[_Place]:
-        """Lets up to so many pods in, in turns of ``size`` to one domain of a topology key."""
+    def lacks(self, value: str) -> bool:
+        """Whether an arc of the ways of a class lacks pods."""
+        name, ways = self._classes[value]
+        arcs = {arc for way, _ in ways for arc in self._arcs(name, way)}
+        return any((lacking > 0).any() for _, lacking in _of(self._lacking, arcs))
+
+    def take(self, value: str, some: _Pods, count: int, unit: NetworkUnit) -> list[_Place]:
+        """Lets up to so many pods in, in units."""
+        size, key = unit.size, unit.topology_key
+        if count < size:
+            return []
         room, prices = self._room(value, some.counts), some.prices[value]
-        if not key or not count:
+        if not key:
             return self._fill(value, room, some, count // size * size, size)
         codes, paid, failed = self._table.column(key).codes, list[_Place](), 0
         inside = np.bincount(codes + 1, weights=room)[1:]
@@ -288,6 +321,8 @@ class _OpenWays:
 
     def take_lacking(self, value: str, some: _Pods, count: int) -> list[_Place]:
         """Lets up to so many pods in where arcs that must have some lack them."""
+        if not self.lacks(value):
+            return []
         return self._fill(value, self._room(value, some.counts), some, count, 1, lacking=True)
 
     def _room(self, value: str, counts: Int64s) -> Int64s:
@@ -295,6 +330,7 @@ class _OpenWays:
         name, ways = self._classes[value]
         room = np.zeros_like(counts)
         by_share = np.floor(counts * (1 - self._given) + _ROUNDING).astype(np.int64)
+        by_share = np.where(counts < UNLIMITED, by_share, counts)
         for way, nodes in ways:
             most = by_share
             for codes, left in _of(self._left, self._arcs(name, way)):

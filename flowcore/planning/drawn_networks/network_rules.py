@@ -10,7 +10,7 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs.scale import OMEGA
-from flowcore.model.networks import WAY, CostPart, LimitedArc, NetworkRules, NetworkWay
+from flowcore.model.networks import WAY, CostPart, LimitedArc, NetworkRules, NetworkUnit, NetworkWay
 from flowcore.model.pod_index import ConstraintMatch
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -88,19 +88,19 @@ class _Compiled:
             )
             for starts in passing
         ]
-        together = tuple(
-            (start.selector, *of_start[0].together)
+        units = tuple(
+            (start.selector, of_start[0].unit)
             for start, of_start in ways
-            if of_start and of_start[0].together[0] > 1 and not start.runs
+            if of_start and of_start[0].unit.size > 1 and not start.runs
         )
-        return self._rules(ways, selectors, namespaces, together)
+        return self._rules(ways, selectors, namespaces, units)
 
     def _rules(
         self,
         ways: _Ways,
         selectors: Sequence[tuple[LabelSelector, ...]],
         namespaces: LabelSelector | None,
-        together: tuple[tuple[LabelSelector, int, str], ...],
+        units: tuple[tuple[LabelSelector, NetworkUnit], ...],
     ) -> NetworkRules:
         """The rules, with which pods pass each arc that counts its units."""
         alternatives = self._alternatives or Alternatives(self._drawing)
@@ -125,7 +125,7 @@ class _Compiled:
             tuple(arcs),
             tuple(self._drawing.waiting),
             max((_dearest(way, arcs) for way in _all_of(ways)), default=0),
-            together,
+            units,
         )
 
     def _check_models(self, ways: Sequence[NetworkWay]) -> None:
@@ -190,11 +190,9 @@ class _Compiled:
                 for number in way.arcs:
                     passing[number][value] = None
         selectors = [(_of_classes(tuple(values)),) for values in passing.values()]
-        together = tuple(
-            (_of_classes((value,)), *each[0].together) for value, each in classes.items() if each[0].together[0] > 1
-        )
+        units = tuple((_of_classes((value,)), each[0].unit) for value, each in classes.items() if each[0].unit.size > 1)
         return msgspec.structs.replace(
-            self._rules(self._ways, selectors, None, together),
+            self._rules(self._ways, selectors, None, units),
             has_choice=True,
             classes=tuple(classes.items()),
             choices=tuple(choices.items()),

@@ -10,46 +10,59 @@ from dataclasses import replace
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.amount_text import counted
 from flowcore.model.gangs import Gang
 from flowcore.model.networks import NetworkRules
 from flowcore.model.policies import Policy
+from flowcore.planning.drawn_networks.gang_ways import price_of_waiting
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import Candidate, Decided
 from flowcore.planning.problem.problem import Problem
 
 
 class FormNetworkGangs(Pass):
-    """Makes gangs of the pods that a network places so many at once."""
+    """Makes gangs of the pods that a network places as units of several."""
+
+    def __init__(self) -> None:
+        #: By how much a plan may cost more than one with other units.
+        self.slack = 0
 
     def apply(self, problem: Problem) -> Problem:
         """A snapshot with more gangs, and pods that are in them."""
-        policies = [each for each in problem.policies.values() if each.network_rules and each.network_rules.together]
+        policies = [each for each in problem.policies.values() if each.network_rules and each.network_rules.units]
         if not policies:
             return problem
-        return problem.with_snapshot(_with_gangs(problem.snapshot, policies))
+        snapshot, gangs, gang_of = problem.snapshot, dict(problem.snapshot.gangs), dict[str, str]()
+        mixed = list[Policy]()
+        for policy in policies:
+            rules = policy.network_rules
+            assert rules is not None  # noqa: S101 - see above
+            demands = [demand for demand in problem.demands if demand.policy.name == policy.name]
+            own = [pod for demand in demands for pod in demand.group.pods if pod.victim is None]
+            for gang, pods in _gangs(rules, own):
+                gangs[gang.name] = gang
+                gang_of |= dict.fromkeys((pod.key for pod in pods), gang.name)
+            if len(demands) > 1 and not rules.classes:  # where pods have a choice, what decides it knows of units
+                mixed.append(policy)
+        self.slack = price_of_waiting(problem, (), mixed)
 
+        def with_gang(pod: PendingPod) -> PendingPod:
+            name = gang_of.get(pod.key)
+            return pod if name is None else msgspec.structs.replace(pod, gangs=(*pod.gangs, name))
 
-def _with_gangs(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
-    gangs, gang_of = dict(snapshot.gangs), dict[str, str]()
-    for policy in policies:
-        assert policy.network_rules is not None  # noqa: S101 - see apply
-        own = [pod for pod in snapshot.pending if pod.policy == policy.name and pod.victim is None]
-        for gang, pods in _gangs(policy.network_rules, own):
-            gangs[gang.name] = gang
-            gang_of |= dict.fromkeys((pod.key for pod in pods), gang.name)
+        return problem.with_snapshot(replace(snapshot, pending=tuple(map(with_gang, snapshot.pending)), gangs=gangs))
 
-    def with_gang(pod: PendingPod) -> PendingPod:
-        name = gang_of.get(pod.key)
-        return pod if name is None else msgspec.structs.replace(pod, gangs=(*pod.gangs, name))
-
-    return replace(snapshot, pending=tuple(map(with_gang, snapshot.pending)), gangs=gangs)
+    def invert(self, candidate: Candidate) -> Candidate:
+        """The candidate, which may cost more for the units that were decided before the plan."""
+        return candidate.with_decided(Decided(slack=self.slack, notes=(BoundNote.WAYS,))) if self.slack else candidate
 
 
 def _gangs(rules: NetworkRules, pods: Sequence[PendingPod]) -> Iterator[tuple[Gang, Sequence[PendingPod]]]:
     """Gangs of pods that are alike as far as there are enough of these; the last one may have too few."""
-    for size, key in dict.fromkeys((size, key) for _, size, key in rules.together):
-        selectors = [selector for selector, *asked in rules.together if asked == [size, key]]
+    for unit in dict.fromkeys(unit for _, unit in rules.units):
+        selectors, size = [selector for selector, of_pods in rules.units if of_pods == unit], unit.size
         kinds: dict[object, list[PendingPod]] = {}
         for pod in pods:
             if any(selector.matches(pod.signature.labels) for selector in selectors):
@@ -60,7 +73,7 @@ def _gangs(rules: NetworkRules, pods: Sequence[PendingPod]) -> Iterator[tuple[Ga
             name = f"{counted(size, 'pod')} with {members[0].key} of {rules.name}"
             short = len(members) < size
             reason = f"{name}: only {len(members)} of them wait" if short else ""
-            yield Gang(name, size, topology_key=key, unschedulable_reason=reason), members
+            yield Gang(name, size, topology_key=unit.topology_key, unschedulable_reason=reason), members
 
 
 def _whole_first(kinds: Mapping[object, list[PendingPod]], size: int) -> Iterator[list[PendingPod]]:

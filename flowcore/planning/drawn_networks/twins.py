@@ -89,6 +89,7 @@ class FormTwins(Pass):
         if not policies:
             return problem
         self.before = problem = problem.with_policies(policies, {})
+        problem.charge(())
         snapshot, decided = problem.snapshot, GangWays(problem, policies)
         self._twinned, beyond = _within(problem, policies, decided)
         if beyond:
@@ -103,8 +104,14 @@ class FormTwins(Pass):
                 twins[pod.key] = of_pod
                 self._of |= {twin.key: (pod, number) for twin in of_pod}
         pending = tuple(twin for pod in snapshot.pending for twin in twins.get(pod.key, (pod,)))
+        problem.charge([pod for pod in snapshot.pending if pod.policy in policies])
         held = {key: snapshot.held_back[pod.key] for key, (pod, _) in self._of.items() if pod.key in snapshot.held_back}
         return problem.with_snapshot(replace(snapshot, pending=pending, held_back={**snapshot.held_back, **held}))
+
+    @property
+    def slack(self) -> int:
+        """By how much a plan may cost more for ways that were decided before it."""
+        return self._decided.slack
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate, which may cost more for ways that were decided before the plan."""
@@ -262,7 +269,7 @@ def _alike(demands: Sequence[Demand], policy: Policy, decided: GangWays, *, by_p
             continue
         kinds: dict[tuple[tuple[str, ...], PendingPod, int], list[tuple[PendingPod, int]]] = {}
         for pod, price in zip(demand.group.pods, demand.prices.tolist(), strict=True):
-            values = tuple(value for value in rules.classes_of(pod.signature.labels) if value not in decided.together)
+            values = tuple(value for value in rules.classes_of(pod.signature.labels) if value not in decided.units)
             if pod.key in decided.chosen:
                 values = (decided.chosen[pod.key],)
             if values:

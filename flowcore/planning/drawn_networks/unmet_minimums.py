@@ -98,7 +98,9 @@ class RefuseNetworks(Pass):
             name = demand.policy.name
             if name in refused:
                 # What no plan was found for may have one.
-                slack += 0 if name in hopeless else int(demand.prices.sum())
+                rules = demand.policy.network_rules
+                is_proven = name in hopeless and not (rules is not None and rules.refused)
+                slack += 0 if is_proven else int(demand.prices.sum())
                 text = as_sentence(refused[name])
                 left += [
                     Unplaced(pod, text, int(price), NETWORK_REFUSED, more_nodes_help=False)

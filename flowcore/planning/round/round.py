@@ -126,7 +126,7 @@ class Round:
         if cache is not None:
             cache.follow_columns(self._columns.begun, snapshot)
         self._replacements = PlaceReplacements(_first_left, by_way)
-        self._twins = FormTwins()
+        self._twins, self._network_gangs = FormTwins(), FormNetworkGangs()
         self._passes = (
             CompileNetworks(unmet.closed),
             CompileConstraints(),
@@ -137,7 +137,7 @@ class Round:
             RefuseNetworks(unmet),
             self._replacements,
             self._twins,
-            FormNetworkGangs(),
+            self._network_gangs,
             RestrictToGangDomains(),
             AssignLevels(),
             ReserveBackfill(),
@@ -394,7 +394,7 @@ class Round:
         unmet = self._unmet.beside(self._begun, self._problem.policies, result)
         if unmet is not None:
             again = self._again(unmet=unmet)
-            again.bound_by(bound - self._twins.surplus)
+            again.bound_by(bound - self._twins.surplus - self._twins.slack - self._network_gangs.slack)
             for _ in range(min(self._steps, DEFAULT_STEPS)):
                 if not again.step():
                     break

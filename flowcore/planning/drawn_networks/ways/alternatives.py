@@ -83,7 +83,7 @@ class Alternatives:
         if way.arcs == first.arcs or not overlap.any():
             return False
         more, fewer = way.arcs - first.arcs, first.arcs - way.arcs
-        if (way.part, way.weight, way.together) != (first.part, first.weight, first.together) or (more and fewer):
+        if (way.part, way.weight, way.unit) != (first.part, first.weight, first.unit) or (more and fewer):
             raise HasChoice
         if any(self._arcs[number].arc.minimum for number in (*more, *fewer)):
             raise HasChoice

@@ -20,10 +20,12 @@ from flowcore.model.amount_text import counted as number_of
 from flowcore.model.inter_pod_constraints import EACH_NODE, HOSTNAME
 from flowcore.model.networks import (
     NODES,
+    ONE_POD,
     UNSCHEDULED,
     Aggregator,
     CostPart,
     NetworkArc,
+    NetworkUnit,
     NetworkWay,
     PassedArc,
 )
@@ -225,7 +227,7 @@ class Drawing:
         Raises:
             NetworkRefused: its gains are none of whole pods.
         """
-        last, size, total, together = steps[-1], Fraction(1), Fraction(0), (1, "")
+        last, size, total, unit = steps[-1], Fraction(1), Fraction(0), ONE_POD
         limited, sizes, beside = list[int](), list[Fraction](), list[tuple[PassedArc, Fraction]]()
         counted = list[tuple[_Step, Fraction]]()
         labels = [step.passed.head_label for step in steps]
@@ -237,9 +239,10 @@ class Drawing:
             sizes.insert(0, size)
             counted.append((step, size))
             if has_gain and size.numerator > 1:
-                if together[0] > 1:
+                if unit.size > 1:
                     raise NetworkRefused(f"{step.passed.name} has a gain, and so has an arc behind it")
-                together = size.numerator, self._gang_key(step, labels[: number + 1], self.mask(term))
+                key = self._gang_key(step, labels[: number + 1], self.mask(term))
+                unit = NetworkUnit(size.numerator, key, tuple(each.passed.name for each in steps[: number + 1]))
             if step.beside:
                 of_ends = size / (arc.factor - 1)
                 beside += [(each.passed, of_ends) for each in step.beside]
@@ -266,7 +269,7 @@ class Drawing:
             tuple(step.passed for step in steps),
             tuple(sizes),
             tuple(beside),
-            together=together,
+            unit=unit,
         )
         if self.mask(term).any():
             return way

@@ -62,7 +62,7 @@ class WayClasses:
 
     def differ(self, way: NetworkWay, second: NetworkWay) -> bool:
         """Whether pods that may take both ways may pass other limits than their node says."""
-        if way.together != second.together:
+        if way.unit != second.unit:
             return True
         one_way = any(self._leads_beyond(number, second) for number in way.arcs - second.arcs)
         return one_way or any(self._leads_beyond(number, way) for number in second.arcs - way.arcs)
@@ -80,7 +80,7 @@ class WayClasses:
             self._drawing.counted[number].arc.minimum for number in way.arcs - cheaper.arcs
         ):
             return False
-        alike = (cheaper.part, cheaper.weight, cheaper.together) == (way.part, way.weight, way.together)
+        alike = (cheaper.part, cheaper.weight, cheaper.unit) == (way.part, way.weight, way.unit)
         return alike and not (self._drawing.mask(way.nodes) & ~self._drawing.mask(cheaper.nodes)).any()
 
 

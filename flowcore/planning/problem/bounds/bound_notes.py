@@ -46,7 +46,7 @@ _CLAUSES = {
     BoundNote.MAY_LEAVE: "running pods that may leave as gone, however many may leave at once",
     BoundNote.ANY_COST: "plans of any cost and in any order of priorities",
     BoundNote.DECIDED: "replacements as placed without room",
-    BoundNote.WAYS: "pods whose ways through a network are decided before the plan as if they cost nothing",
+    BoundNote.WAYS: "pods whose ways or units in a network are decided before the plan as if they cost nothing",
 }
 
 
