@@ -55,6 +55,9 @@ def meets_all(requirements: Iterable[Requirement], table: NodeTable) -> Bools:
 
 def _meets(requirement: Requirement, table: NodeTable) -> Bools:
     column = table.column(requirement.key)
+    if requirement.operator in ("Exists", "DoesNotExist"):
+        has_label: Bools = column.codes >= 0
+        return has_label if requirement.operator == "Exists" else ~has_label
     # Code -1, no such label, is the last entry. Pods may list many values, and hostnames are as many as nodes.
     if requirement.operator in ("In", "NotIn"):
         listed, wanted = set(requirement.values), requirement.operator == "In"

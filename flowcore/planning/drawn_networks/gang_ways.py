@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 import msgspec
@@ -82,6 +82,8 @@ class GangWays:
         self._problem, self._open, self._all_of = problem, _OpenWays(problem.snapshot, policies), all_of
         self.chosen: dict[str, str] = {}
         self.units: dict[str, NetworkUnit] = {}
+        #: Pods that are left of those that are alike, and their classes in which they are in a unit.
+        self._odd: list[tuple[PendingPod, Sequence[str]]] = []
         #: Prices of classes that are those of all pods.
         self._known_prices: dict[str, Int64s] = {}
         alike = list[_Pods]()
@@ -114,6 +116,7 @@ class GangWays:
             self._choose(members[number], next(iter(keys), ""))
         for some in sorted(alike, key=lambda some: -some.demand.dearest):
             self._pair(some)
+        self._pair_odd()
         chosen = [*alike, *(some for unit in members.values() for some, _ in unit)]
         decided = {pod.key for some in chosen if len(some.values) > 1 for pod in some.pods}
         self.slack = price_of_waiting(problem, decided, filter(self._is_no_bound_for, policies.values()))
@@ -198,6 +201,18 @@ class GangWays:
                 alone = alone[:-size]
         if decide_all:
             self.chosen |= {pod.key: value for pod, value, _ in alone}
+            self._odd += ((pod, values) for pod, value, _ in alone if value in self.units)
+
+    def _pair_odd(self) -> None:
+        """Makes units of pods that are not alike, which are left of such as are: alone they wait."""
+        for unit in dict.fromkeys(self.units.values()):
+            value_of = {
+                pod.key: value for pod, values in self._odd for value in values[::-1] if self.units[value] == unit
+            }
+            count = len(value_of) // unit.size * unit.size
+            paired = dict(islice(value_of.items(), count))
+            self.chosen |= paired
+            self._odd = [each for each in self._odd if each[0].key not in paired]
 
 
 def price_of_waiting(problem: Problem, decided: Collection[str], policies: Iterable[Policy]) -> int:

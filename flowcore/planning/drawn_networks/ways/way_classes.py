@@ -101,11 +101,16 @@ class RunningWays:
         anybody = [(start.selector, of_start) for start, of_start in ways if start.runs]
         selectors: list[list[LabelSelector]] = [[selector for selector, _ in each] for each in (own, anybody)]
         of_selector = [of_start for _, of_start in (*own, *anybody)]
+        placed = list[tuple[int, int, list[NetworkWay]]]()
         for node, count, matched in placed_by(snapshot, policy.selects, *selectors):
             leading = [
                 way for number in sorted(matched) for way in of_selector[number] if self._drawing.mask(way.nodes)[node]
             ]
-            left = count if leading else 0
+            if leading:
+                placed.append((node, count, leading))
+        # Who has fewest ways first: others leave them what room there is.
+        for node, count, leading in sorted(placed, key=lambda each: len(each[2])):
+            left = count
             while left:
                 arcs, taken = self._take(leading, node, left)
                 left -= taken
