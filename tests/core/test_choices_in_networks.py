@@ -353,6 +353,74 @@ def test_a_gang_takes_the_cheapest_ways_that_have_room_for_all_of_it() -> None:
     }
 
 
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+def of_app(app: str, to: str, gain: int = 2, **fields: Any) -> dict[str, Any]:
+    return {"from": {"podSelector": {"matchLabels": {"app": app}}}, "to": to, "gain": gain, **fields}
+
+
+def app(name: str, count: int = 1, *, cpu: int = 1000) -> list[PendingPod]:
+    return governed(count, cpu=cpu, name=f"{name}{cpu}", kind=PodSignature("default", (("app", name),)))
+
+
+def unit_of_any(**fields: Any) -> dict[str, Any]:
+    return {"from": EVERYBODY, "to": "n", "gain": 2, **fields}
+
+
+POOLS = [
+    {"name": pool, "over": {"nodeSelector": {"matchLabels": {"pool": pool}}}, "arcs": [{"to": "Nodes"}]}
+    for pool in "xy"
+]
+UNITS = [
+    # Pods of two arcs are in no unit together, whether or not they have a choice.
+    ({"arcs": [of_app("a", "n"), of_app("b", "n")]}, [*app("a"), *app("b")], 0),
+    ({"arcs": [of_app("a", "n", maximum=5), of_app("b", "n", maximum=5)]}, [*app("a"), *app("b")], 0),
+    ({"arcs": [of_app("a", "n"), unit_of_any(cost=9)]}, [*app("a"), *app("b")], 2),
+    ({"arcs": [of_app("a", "n"), unit_of_any(cost=9)]}, [*app("a", 3), *app("b")], 4),
+    # One of the sizes that leave a unit short may make it up.
+    ({"arcs": [unit_of_any(), unit_of_any(cost=9, maximum=1)]}, [*app("a", cpu=900), *app("a", cpu=500)], 2),
+]
+
+
+@pytest.mark.parametrize(("network", "pods", "count"), UNITS)
+def test_a_unit_is_of_pods_that_pass_the_same_arcs(
+    network: Mapping[str, Any], pods: list[PendingPod], count: int
+) -> None:
+    """From their start to the arc with a gain; pods that are not alike may be one."""
+    result = planned(snapshot([node("n", 9000, labels=((HOSTNAME, "n"),))], pods), network)
+    assert len(result.placements) == count
+    assert all("only 1 of them wait" in each.reason for each in result.unplaced)
+
+
+@pytest.mark.parametrize(("room", "count"), [(1000, 0), (3000, 4)])
+def test_a_unit_goes_through_one_of_two_arcs(room: int, count: int) -> None:
+    """No half of it goes to each of two pools."""
+    network = {"aggregators": POOLS, "arcs": [unit_of_any(to=pool) for pool in "xy"]}
+    state = snapshot([node(f"n{pool}", room, labels=(("pool", pool),)) for pool in "xy"], governed(6))
+    result = planned(state, network)
+    assert Counter(each.node for each in result.placements) == ({"nx": count // 2, "ny": count // 2} if count else {})
+
+
+def test_no_bound_says_that_units_made_before_the_plan_are_cheapest() -> None:
+    """Of three pods the two of one size are a unit, which has no room; one of each would have it."""
+    pods = [*app("a", 2, cpu=2000), *app("a", cpu=1000)]
+    result = planned(snapshot([node("n", 3000, labels=((HOSTNAME, "n"),))], pods), {"arcs": [unit_of_any()]})
+    assert not result.placements
+    assert result.lower_bound <= min(each.price for each in result.unplaced)
+    assert "Ways" in result.bound_notes
+
+
+def test_no_bound_of_ways_decided_before_the_plan_goes_to_the_round_without_that_network() -> None:
+    """A gang goes together the way that takes one, so an arc lacks a pod; apart it would go for 5."""
+    gang = [msgspec.structs.replace(each, gangs=("g",)) for each in governed(2)]
+    state = replace(snapshot([node("n")], gang), gangs={"g": Gang("g", 2)})
+    arcs = [{"from": EVERYBODY, "to": "n", "maximum": 1, **more} for more in ({"minimum": 1}, {"cost": 5})]
+    result = planned(state, {"arcs": arcs})
+    assert {each.code for each in result.unplaced} == {"NetworkRefused"}
+    assert result.lower_bound <= 5
+
+
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
