@@ -190,6 +190,53 @@ def test_pods_go_where_an_arc_must_have_some(kinds: int, monkeypatch: pytest.Mon
     assert Counter(each.price for each in result.placements) == {0: 2, 3: 1}
 
 
+def largest(policy: str) -> Policy:
+    """A network with as many classes of ways as pods may have, each with limits and the most segments."""
+    rising = [*({"upTo": at + 1, "each": 10 * at} for at in range(31)), {"each": 1000}]
+    labels = ["rack", "zone", HOSTNAME]
+    points = [
+        {
+            "name": f"g{at}",
+            "over": {"nodeLabel": labels[at % 3]},
+            "arcs": [{"to": "Nodes", "maximum": 3, "cost": rising}],
+        }
+        for at in range(15)
+    ]
+    arcs = [{"from": EVERYBODY, "to": f"g{at}", "maximum": 40 + at, "cost": rising} for at in range(15)]
+    return drawing(policy, {"aggregators": points, "arcs": arcs})
+
+
+def test_ten_networks_of_the_largest_size_take_no_more_than_a_round_has_time_for() -> None:
+    """Each is as 60 kinds of pods in the plan: one has its choices, the others' pods take their ways before it."""
+    policies = {name: largest(name) for name in map("p{}".format, range(10))}
+    theirs = [
+        each
+        for name in policies
+        for cpu in (500, 550, 600, 650)
+        for each in governed(2, name, cpu=cpu, name=f"{name}-{cpu}")
+    ]
+    others = governed(50, "other", cpu=2000, kind=PodSignature("default", (("app", "other"),)))
+    nodes = [
+        node(f"n{at}", 16_000, labels=((HOSTNAME, f"n{at}"), ("rack", f"r{at % 5}"), ("zone", f"z{at % 3}")))
+        for at in range(20)
+    ]
+    planned_for = set[tuple[str, int, str]]()
+
+    def charge(paying: Sequence[PendingPod]) -> None:
+        for each in paying:
+            if "(way" in each.key:
+                cpu = dict(each.pod_class.requests)["cpu"]
+                planned_for.add((each.policy, cpu, dict(each.signature.labels)["(way)"]))
+
+    planning = Round(snapshot(nodes, [*theirs, *others]), {"other": Policy("other"), **policies}, charge=charge)
+    for _ in range(3):
+        planning.step()
+    result = planning.result()
+    assert 0 < len(planned_for) <= twins.MOST_KINDS
+    assert not result.unplaced
+    assert all(each.way for each in result.placements if each.pod.policy != "other")
+
+
 def test_no_bound_says_that_a_gang_in_one_class_of_ways_is_cheapest() -> None:
     """Two pods that may go apart for 3 go together for 20."""
     gang = [msgspec.structs.replace(each, gangs=("g",)) for each in governed(2)]
