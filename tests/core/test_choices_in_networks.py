@@ -419,7 +419,7 @@ POOLS = [
     {"name": pool, "over": {"nodeSelector": {"matchLabels": {"pool": pool}}}, "arcs": [{"to": "Nodes"}]}
     for pool in "xy"
 ]
-UNITS = [
+GROUPED = [
     # Pods of two arcs are in no unit together, whether or not they have a choice.
     ({"arcs": [of_app("a", "n"), of_app("b", "n")]}, [*app("a"), *app("b")], 0),
     ({"arcs": [of_app("a", "n", maximum=5), of_app("b", "n", maximum=5)]}, [*app("a"), *app("b")], 0),
@@ -430,7 +430,7 @@ UNITS = [
 ]
 
 
-@pytest.mark.parametrize(("network", "pods", "count"), UNITS)
+@pytest.mark.parametrize(("network", "pods", "count"), GROUPED)
 def test_a_unit_is_of_pods_that_pass_the_same_arcs(
     network: Mapping[str, Any], pods: list[PendingPod], count: int
 ) -> None:

@@ -68,8 +68,8 @@ class GangWays:
     Attributes:
         chosen: the class of each.
         units: the classes whose pods go to nodes as units of several, by their value.
-        slack: by how much a plan may cost more than one that decides otherwise: so much more it costs at most if all
-            pods wait that this is about, with those of their gangs and of networks that must have some.
+        slack: by how much a plan may cost more than one that decides otherwise.
+        least: what the pods cost at least that this is about.
     """
 
     def __init__(self, problem: Problem, policies: Mapping[str, Policy], all_of: Collection[str] = ()) -> None:
@@ -118,8 +118,19 @@ class GangWays:
             self._pair(some)
         self._pair_odd()
         chosen = [*alike, *(some for unit in members.values() for some, _ in unit)]
-        decided = {pod.key for some in chosen if len(some.values) > 1 for pod in some.pods}
-        self.slack = price_of_waiting(problem, decided, filter(self._is_no_bound_for, policies.values()))
+        is_known = problem.snapshot.running is None  # else some may leave, by which ways are cheaper
+        decided = {
+            pod.key: self._least_price(some) if is_known else 0
+            for some in chosen
+            if len(some.values) > 1
+            for pod in some.pods
+        }
+        self.slack, self.least = price_of_waiting(problem, decided, filter(self._is_no_bound_for, policies.values()))
+
+    def _least_price(self, some: _Pods) -> int:
+        """The least that each of some pods pays for any way that was not full before."""
+        had_room = self._open.had_room
+        return min(int(prices.min(initial=_NO_WAY, where=had_room[value])) for value, prices in some.prices.items())
 
     def _is_no_bound_for(self, policy: Policy) -> bool:
         """Whether pods of a policy may go otherwise than a plan knows, which way each of them takes aside.
@@ -137,12 +148,12 @@ class GangWays:
         signature = on_way(group.signature, value, demand.policy, snapshot)
         load, cost = self._problem.load, demand.policy.cost
         prices = network_prices(signature.constraints, group.pod_class, snapshot, load, demand.passing, cost)
-        found: Int64s = np.where(self._open.leads(value), prices, _NO_WAY)
+        of_class: Int64s = np.where(self._open.leads(value), prices, _NO_WAY)
         rules = demand.policy.network_rules
         assert rules is not None  # noqa: S101 - its pods have a choice
         if all(way.part is None for way in dict(rules.classes)[value]):
-            self._known_prices[value] = found
-        return found
+            self._known_prices[value] = of_class
+        return of_class
 
     def _choose(self, unit: Sequence[tuple[_Pods, int]], key: str) -> None:
         """Decides the ways of pods that are placed together, in one domain of a topology key if one is given.
@@ -215,14 +226,14 @@ class GangWays:
             self._odd = [each for each in self._odd if each[0].key not in paired]
 
 
-def price_of_waiting(problem: Problem, decided: Collection[str], policies: Iterable[Policy]) -> int:
-    """By how much a plan may cost more than one that decides otherwise before it: what they cost at most if they wait.
+def price_of_waiting(problem: Problem, decided: Mapping[str, int], policies: Iterable[Policy]) -> tuple[int, int]:
+    """By how much a plan may cost more than one that decides otherwise before it, and what they cost in each.
 
-    So much do all pods cost that depend on what was decided: those that it was decided for, with their gangs, and those
-    of networks that must have some of them.
+    So much more do all pods cost if they wait that depend on what was decided: those that it was decided for, with
+    their gangs, and those of networks that must have some of them.
 
     Args:
-        decided: their keys.
+        decided: what they cost at least that have a node, by their keys.
         policies: all of whose pods are such.
     """
     names, groups, places = {each.name for each in policies}, set[int](), list[tuple[PendingPod, int, int]]()
@@ -233,9 +244,15 @@ def price_of_waiting(problem: Problem, decided: Collection[str], policies: Itera
             names.add(demand.policy.name)
         places += zip(pods, group_of.tolist(), demand.prices.tolist(), strict=True)
     if not decided and not names:
-        return 0
+        return 0, 0
     groups = {group for pod, group, _ in places if pod.key in decided or pod.policy in names} - {-1}
-    return sum(price for pod, group, price in places if pod.key in decided or pod.policy in names or group in groups)
+    concerned = [
+        (price, min(price, decided.get(pod.key, 0)))
+        for pod, group, price in places
+        if pod.key in decided or pod.policy in names or group in groups
+    ]
+    least = sum(least for _, least in concerned)
+    return sum(price for price, _ in concerned) - least, least
 
 
 def _if_empty(some: _Pods) -> _Pods:
@@ -301,6 +318,10 @@ class _OpenWays:
                         for way in ways
                     ],
                 )
+
+        every = np.full(len(table.nodes), UNLIMITED)
+        #: bool[N] by class: where its limits let one in before anybody decided.
+        self.had_room = {value: self._room(value, every) > 0 for value in self._classes}
 
     def leads(self, value: str) -> Bools:
         """bool[N]: where the ways of a class lead."""

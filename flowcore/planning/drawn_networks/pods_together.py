@@ -46,7 +46,7 @@ class FormNetworkGangs(Pass):
                 gang_of |= dict.fromkeys((pod.key for pod in pods), gang.name)
             if len(demands) > 1 and not rules.classes:  # where pods have a choice, what decides it knows of units
                 mixed.append(policy)
-        self.slack = price_of_waiting(problem, (), mixed)
+        self.slack, _ = price_of_waiting(problem, {}, mixed)
 
         def with_gang(pod: PendingPod) -> PendingPod:
             name = gang_of.get(pod.key)

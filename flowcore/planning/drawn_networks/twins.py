@@ -68,6 +68,8 @@ class FormTwins(Pass):
 
     def __init__(self) -> None:
         self._decided = NOTHING_DECIDED
+        #: What the pods cost at least whose ways were decided.
+        self._least = 0
         self._twinned: list[_Twinned] = []
         #: The pods that have twins, by the twin's key, and which of ``_twinned`` they are.
         self._of: dict[str, tuple[PendingPod, int]] = {}
@@ -95,6 +97,7 @@ class FormTwins(Pass):
         if beyond:
             decided = GangWays(problem, policies, beyond)
             self._twinned, _ = _within(problem, policies, decided)
+        self._least = decided.least
         if decided.slack:
             self._decided = Decided(slack=decided.slack, notes=(BoundNote.WAYS,))
         twins = dict[str, list[PendingPod]]()
@@ -147,7 +150,7 @@ class FormTwins(Pass):
                 unplaced += [replace(reason, pod=pod, price=price) for pod, price in left]
         cost = result.cost - sum(each.price for each in result.unplaced) + sum(each.price for each in unplaced)
         floor = result.lower_bound if BoundNote.GAINS in result.bound_notes else 0
-        bound = max(result.lower_bound - self.surplus, min(0, floor))
+        bound = max(result.lower_bound - self.surplus, self._least + min(0, floor))
 
         def told(text: str) -> str:
             return _KEY_OF_TWIN.sub(lambda key: keys.get(key[0], key[0]), text)
