@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, product
+from itertools import chain, product
 from typing import NamedTuple
 
 import msgspec
@@ -82,8 +82,8 @@ class GangWays:
         self._problem, self._open, self._all_of = problem, _OpenWays(problem.snapshot, policies), all_of
         self.chosen: dict[str, str] = {}
         self.units: dict[str, NetworkUnit] = {}
-        #: Pods that are left of those that are alike, and their classes in which they are in a unit.
-        self._odd: list[tuple[PendingPod, Sequence[str]]] = []
+        #: Pods that are in no unit, their classes in which they would be, and whether they have no other ones.
+        self._odd: list[tuple[PendingPod, _Pods, bool]] = []
         #: Prices of classes that are those of all pods.
         self._known_prices: dict[str, Int64s] = {}
         alike = list[_Pods]()
@@ -95,15 +95,16 @@ class GangWays:
                 continue
             self.units |= {value: ways[0].unit for value, ways in rules.classes if ways[0].unit.size > 1}
             for values, places in _by_classes(demand, rules).items():
-                numbers = np.unique(group_of[places]).tolist()
+                by_number: dict[int, list[int]] = {}
+                for place, number in zip(places, group_of[places].tolist(), strict=True):
+                    by_number.setdefault(number, []).append(place)
                 decides = demand.policy.name in all_of or not self.units.keys().isdisjoint(values)
-                if numbers == [-1] and not decides:
+                if by_number.keys() == {-1} and not decides:
                     continue
                 prices = {value: self._prices(demand, value) for value in values}
                 some_room = demand.counts > 0 if demand.counts.any() else demand.allowed
                 order = sorted(values, key=lambda value: prices[value].min(initial=_NO_WAY, where=some_room))
-                for number in numbers:
-                    own = [place for place in places if group_of[place] == number]
+                for number, own in by_number.items():
                     some = _Pods(
                         demand, demand.counts, tuple(order), [demand.group.pods[place] for place in own], prices
                     )
@@ -212,18 +213,30 @@ class GangWays:
                 alone = alone[:-size]
         if decide_all:
             self.chosen |= {pod.key: value for pod, value, _ in alone}
-            self._odd += ((pod, values) for pod, value, _ in alone if value in self.units)
+        if values:
+            self._odd += ((pod, some, decide_all and value in self.units) for pod, value, _ in alone)
 
     def _pair_odd(self) -> None:
-        """Makes units of pods that are not alike, which are left of such as are: alone they wait."""
+        """Makes units of pods that are not alike, which are left of such as are: alone they wait.
+
+        Where there are too few of them, of others too, if there is room for such a unit.
+        """
         for unit in dict.fromkeys(self.units.values()):
-            value_of = {
-                pod.key: value for pod, values in self._odd for value in values[::-1] if self.units[value] == unit
-            }
-            count = len(value_of) // unit.size * unit.size
-            paired = dict(islice(value_of.items(), count))
-            self.chosen |= paired
-            self._odd = [each for each in self._odd if each[0].key not in paired]
+            values = {value for value, of_class in self.units.items() if of_class == unit}
+            able = [
+                (pod, some, next((each for each in some.values if each in values), ""), must)
+                for pod, some, must in self._odd
+            ]
+            waiting, others = ([each for each in able if each[2] and each[3] == must] for must in (True, False))
+            while waiting and len(waiting) + len(others) >= unit.size:
+                members, helping = waiting[: unit.size], others[: max(0, unit.size - len(waiting))]
+                _, some, value, _ = members[0]
+                if helping and not self._open.take(value, some, unit.size, unit):
+                    break
+                waiting, others = waiting[unit.size :], others[len(helping) :]
+                paired = {pod.key: value for pod, _, value, _ in (*members, *helping)}
+                self.chosen |= paired
+                self._odd = [each for each in self._odd if each[0].key not in paired]
 
 
 def price_of_waiting(problem: Problem, decided: Mapping[str, int], policies: Iterable[Policy]) -> tuple[int, int]:

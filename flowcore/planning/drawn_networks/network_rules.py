@@ -61,6 +61,7 @@ class _Compiled:
         self._drawing = Drawing(policy, snapshot.table)
         self._ways = _merged(self._drawing.ways())
         self._classes = WayClasses(self._drawing, _all_of(self._ways))
+        self._begun: frozenset[frozenset[int]] | None = None
         #: None: pods have a choice of ways.
         self._alternatives: Alternatives | None = Alternatives(self._drawing)
 
@@ -157,15 +158,27 @@ class _Compiled:
     def _has_choice(self, ways: _Ways, number: int, classes: WayClasses) -> bool:
         """Whether a pod of a start that waits, or that has a node, has ways to a node that pass different limits."""
         start, of_start = ways[number]
+        begun = self._begun_at(ways)
         for second, of_second in ways[: number + 1]:
             if exclude(start.selector, second.selector):
                 continue
             if any(classes.differ(*pair) for pair in product(of_start, of_second)):
                 selector = both(start.selector, second.selector)
-                waits = any(map(selector.matches, self._waiting_labels()))
-                if waits or self._snapshot.pod_index.matching_pods(ConstraintMatch((selector,), None)):
+                together = {id(start.selector), id(second.selector)}
+                if any(together <= of_pod for of_pod in begun) or self._snapshot.pod_index.matching_pods(
+                    ConstraintMatch((selector,), None)
+                ):
                     return True
         return False
+
+    def _begun_at(self, ways: _Ways) -> frozenset[frozenset[int]]:
+        """The selectors of starts that match some waiting pod, by their identity, for each sort of labels."""
+        if self._begun is None:
+            self._begun = frozenset(
+                frozenset(id(start.selector) for start, _ in ways if start.selector.matches(labels))
+                for labels in self._waiting_labels()
+            )
+        return self._begun
 
     def _waiting_labels(self) -> Iterator[tuple[tuple[str, str], ...]]:
         """Labels of the policy's pods that wait, each once."""
