@@ -449,6 +449,16 @@ def test_a_unit_goes_through_one_of_two_arcs(room: int, count: int) -> None:
     assert Counter(each.node for each in result.placements) == ({"nx": count // 2, "ny": count // 2} if count else {})
 
 
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_a_pod_that_makes_no_whole_unit_waits_by_itself(least: int) -> None:
+    """The gang that it is of is placed without it if it may be."""
+    gang = [msgspec.structs.replace(each, gangs=("g",)) for each in app("a", 3)]
+    state = replace(snapshot([node("n", labels=((HOSTNAME, "n"),))], gang), gangs={"g": Gang("g", least)})
+    result = planned(state, {"arcs": [unit_of_any()]})
+    assert len(result.placements) == (0 if least == 3 else 2)
+    assert result.lower_bound <= min(each.price for each in result.unplaced)
+
+
 def test_no_bound_says_that_units_made_before_the_plan_are_cheapest() -> None:
     """Of three pods the two of one size are a unit, which has no room; one of each would have it."""
     pods = [*app("a", 2, cpu=2000), *app("a", cpu=1000)]
