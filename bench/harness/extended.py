@@ -35,6 +35,7 @@ STEERED = "steered"
 GATED = "gated"
 HELD = "held"
 FLOOR = "floor"
+FIRST = "first"
 BESIDE = "beside"
 _START_SECONDS = 60.0
 
@@ -81,11 +82,12 @@ class PassThrough(KubeScheduler):
     pods_name = "extended"
 
     _sample = 100
+    _script = "pass_through.py"
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self._address = free_address()
-        command = [sys.executable, str(Path(__file__).with_name("pass_through.py")), self._address]
+        command = [sys.executable, str(Path(__file__).with_name(self._script)), self._address]
         self._child = Child(PASS_THROUGH, command, plane.workdir / "extender.log")
 
     async def start(self) -> None:
@@ -107,6 +109,14 @@ class Floor(PassThrough):
 
     name = FLOOR
     _sample = 1
+
+
+class First(PassThrough):
+    """Configured as for Thalweg, with an extender that names the first node: what one answer costs at least."""
+
+    name = FIRST
+    _sample = 1
+    _script = "first_node.py"
 
 
 class Accompanied(KubeScheduler):
@@ -213,6 +223,7 @@ class Steered(KubeScheduler):
 
 __all__ = [
     "BESIDE",
+    "FIRST",
     "FLOOR",
     "GATED",
     "HELD",
@@ -220,6 +231,7 @@ __all__ = [
     "PASS_THROUGH",
     "STEERED",
     "Accompanied",
+    "First",
     "Floor",
     "Holding",
     "PassThrough",

@@ -20,6 +20,7 @@ OTHERS = {
     "claims.py": ("--nodes", "20", "--pods", "40", "--warm-up", "100"),
     "eviction_methods.py": ("--only", "small", "--draws", "3"),
     "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
+    "cycle.py": ("--nodes", "50", "--pods", "20", "--shapes", "spread", "--warm-up", "100"),
     "freed_room.py": ("--waiting", "5", "--times", "5", "--warm-up", "100"),
     "two_planners.py": ("--old", sys.executable, "--new", sys.executable, "--only", "moves, urgent gang, seed 1"),
 }
