@@ -147,7 +147,8 @@ class Operator:
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
 
         def put_in_force(accepted: tuple[Policy, ...]) -> None:
-            shell.apply(PoliciesChanged(only_observed(accepted) if settings.observes else accepted))
+            in_force = only_observed(accepted) if settings.observes else accepted
+            shell.apply(PoliciesChanged(in_force, self._policies.models.networks))
 
         self._policies = PolicyStore(put_in_force=put_in_force)
         self._gate_admission = GateAdmission(

@@ -1,16 +1,23 @@
 """Pods that come alone are bound while no round can be made: the last plan knows what nodes cost."""
 
+import asyncio
+from collections import Counter
+from typing import Any
+
 import pytest
 from support.cluster_scenario import ClusterScenario
 from support.steering import count, no_plans
+from thalweg_controlplane.client.objects import node
 
-from flowcore.model.advice import HELD_MESSAGE
+from flowcore.model.inter_pod_constraints import HOSTNAME
 from flowcore.model.policies import SCHEDULER_NAME
+from flowcore.model.volumes import ZONE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
 STEERED: dict[str, str] = {}
+SELECTED = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
 
 async def priced(scene: ClusterScenario) -> float:
@@ -38,26 +45,61 @@ async def test_through_kube_scheduler(scene: ClusterScenario) -> None:
 
 
 async def test_beside_a_round_that_takes_long(scene: ClusterScenario) -> None:
-    """A pod that equals one of the last plan costs one attempt, though others wait; these wait for their plan."""
+    """Pods that come together while no round ends cost one attempt each, also of a class that no plan had."""
     await scene.nodes("a", "b", "c", cpu="4")
     await scene.create("first")
     await scene.node_of("first")
-    for attempt in range(10):  # on a busy machine the worker may be replaced meanwhile
-        with no_plans(scene) as still:
-            await scene.create(f"other{attempt}", f"{200 + attempt}m")  # no plan had such a pod
-            await scene.reason_of(f"other{attempt}", HELD_MESSAGE)
-            before, unplanned = await priced(scene), await held_unplanned(scene)
-            assert unplanned >= 1
-            names = [f"second{attempt}", f"third{attempt}"]
-            for name in names:
-                await scene.create(name)
-            await scene.nodes_of(*names)
-            counted = await priced(scene) - before, await held_unplanned(scene) - unplanned
-            if still():
-                break
-        await scene.node_of(f"other{attempt}")
-    assert counted == (len(names), 0)
-    await scene.node_of(f"other{attempt}")
+    before, unplanned = await priced(scene), await held_unplanned(scene)
+    names = [f"other{number}" for number in range(4)]
+    with no_plans(scene):
+        await asyncio.gather(*(scene.create(name, f"{100 + 100 * (at % 2)}m") for at, name in enumerate(names)))
+        await scene.nodes_of(*names)
+    assert await priced(scene) == before + len(names)
+    assert await held_unplanned(scene) == unplanned
+
+
+RULED: dict[str, dict[str, Any]] = {
+    "apart": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{**SELECTED, "topologyKey": HOSTNAME}],
+            }
+        }
+    },
+    "spread": {
+        "topologySpreadConstraints": [
+            {**SELECTED, "topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        ]
+    },
+    "near": {
+        "affinity": {
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**SELECTED, "topologyKey": ZONE}]}
+        }
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", RULED)
+async def test_pods_with_rules(scene: ClusterScenario, shape: str) -> None:
+    """One every 30 ms: each is bound by its first answer, without a round, and no rule is broken."""
+    zones = {f"n{number}": f"zone-{number % 3}" for number in range(12)}
+    await scene.api.create_many([node(name, cpu="4", labels={ZONE: zone}) for name, zone in zones.items()])
+    await scene.create("first")
+    await scene.node_of("first")
+    before, held = await priced(scene), await held_unplanned(scene)
+    names = [f"web-{number}" for number in range(9)]
+    with no_plans(scene):
+        for name in names:
+            await scene.create(name, labels={"app": "web"}, **RULED[shape])
+            await asyncio.sleep(0.03)
+        where = await scene.nodes_of(*names)
+    assert await priced(scene) == before + len(names)
+    assert await held_unplanned(scene) == held
+    in_zones = Counter(zones[each] for each in where.values())
+    assert len(set(where.values())) == len(names) or shape != "apart"
+    assert set(in_zones.values()) == {3} or shape != "spread"
+    assert len(in_zones) == 1 or shape != "near"
 
 
 async def test_by_the_binder(scene: ClusterScenario) -> None:

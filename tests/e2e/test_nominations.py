@@ -9,7 +9,16 @@ import pytest
 import pytest_asyncio
 from support.cluster_scenario import POLICIES, ClusterScenario
 from support.operator import until
-from support.steering import SHARED_NAME, count, no_extender_calls, no_plans, nobody_binds, nominate, nominated
+from support.steering import (
+    ONLY_BY_PLANS,
+    SHARED_NAME,
+    count,
+    no_extender_calls,
+    no_plans,
+    nobody_binds,
+    nominate,
+    nominated,
+)
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 from flowcore.model.advice import HELD_MESSAGE
@@ -269,18 +278,17 @@ async def test_prefer(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -
 async def test_a_policy_that_steers_no_more(scene: ClusterScenario, to: str) -> None:
     """Pods that were held are let go and placed by kube-scheduler on its own."""
     await scene.nodes("a", "b")
-    await scene.create("first")
-    await scene.node_of("first")
+    selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+    await scene.policy("steered", selects=selects, delivery="Extender", unscheduled=ONLY_BY_PLANS)
     names = [f"held-{number}" for number in range(5)]
     with no_plans(scene):
-        await scene.api.create_many([scene.pod(name, "200m") for name in names])  # no plan had such pods
+        await scene.api.create_many([scene.pod(name, "200m") for name in names])
         for name in names:
             await scene.reason_of(name, HELD_MESSAGE)
         await no_extender_calls(scene)
         if to == "gone":
             await scene.api.delete(f"{POLICIES}/steered")
         else:
-            selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
             await scene.policy("steered", selects=selects, delivery="Observe")
         await scene.nodes_of(*names)
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.steering import count, filters, no_extender_calls, no_plans
+from support.steering import ONLY_BY_PLANS, count, filters, no_extender_calls, no_plans
 from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.advice import HELD_MESSAGE
+from flowcore.model.policies import STEERED_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -183,8 +184,8 @@ async def test_more_pods_than_room(scene: ClusterScenario) -> None:
 async def test_held_pods_are_asked_about_twice(scene: ClusterScenario) -> None:
     """There is room and no plan yet: held twice each under one constant text, then silence until the plan comes."""
     await scene.nodes("a", "b", "c", cpu="4")
-    await scene.create("first", "200m")  # of another class: its plan says nothing of the others
-    await scene.node_of("first")
+    selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+    await scene.policy("steered", selects=selects, delivery="Extender", unscheduled=ONLY_BY_PLANS)
     with no_plans(scene):
         before = await held(scene)
         names = [f"p{number}" for number in range(10)]

@@ -1,4 +1,4 @@
-"""A new pod whose plan is late: kube-scheduler's first question finds it a place, unless the plan would lose by it."""
+"""kube-scheduler's first question finds a new pod a place, whoever waits beside it, unless the plan loses by that."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
 HUGE = PodClass(requests=(("cpu", 4000),))
@@ -117,11 +118,11 @@ def test_a_late_plan_costs_no_attempt(waiting: str) -> None:
     assert set(governed) == set(world.ledger.reservations)
 
 
-def test_an_answer_that_may_wait_waits() -> None:
-    """A plan of all says more than the last one's prices. A pod that is held all the same is counted."""
+def test_no_answer_waits_for_a_round() -> None:
+    """A round is under way, and another pod waits for it."""
     world = world_of({"pod_class": LARGE})
-    assert first_question(world, late=False) == (FilterOutcome.HELD, [])
-    assert causes(world) == ["unplanned"]
+    assert first_question(world, late=False)[0] == FilterOutcome.STEERED
+    assert not causes(world)
 
 
 def test_a_gang_that_was_planned_in_vain_stops_nobody() -> None:
@@ -133,7 +134,7 @@ def test_a_gang_that_was_planned_in_vain_stops_nobody() -> None:
 
 
 def test_a_dear_node_is_better_than_none() -> None:
-    """Where the answer may wait, only nodes will do that are as good as the cheapest one of all."""
+    """kube-scheduler asks about some nodes only, and would have taken one of these itself."""
     world = world_of({"pod_class": LARGE})
     price(world, 0, 10, 5)
     assert first_question(world, ("b", "c")) == (FilterOutcome.STEERED, ["c"])
@@ -227,29 +228,27 @@ def test_room_that_is_kept_for_a_gang(*, ended: bool) -> None:
 
 
 NEEDS_A_PLAN: dict[str, dict[str, Any]] = {
-    "a rule of its own": {"constraints": InterPodConstraints(anti_affinity=NEAR_WEB)},
     "a gang": {"gang": gang(1)},
-    "another class": {"pod_class": PodClass(requests=(("cpu", 50),))},
-    "limits of its policy": {"scheduler_name": "limited"},
+    "a policy without any prices": {"scheduler_name": "limited"},
+    "a volume": {"pod_class": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),))},
 }
 
 
 @pytest.mark.parametrize("needs", NEEDS_A_PLAN)
 def test_a_pod_that_needs_a_plan(needs: str) -> None:
-    """More than room on a node counts for it, or no plan has had such a pod."""
+    """More than room and rules on a node count for it, or no plan has had a pod of its policy."""
     world = world_of({"pod_class": LARGE})
-    price(world, 0, 0, 0, policy=LIMITED)
     assert first_question(world, **NEEDS_A_PLAN[needs])[0] == FilterOutcome.HELD
 
 
 def test_nodes_change_all_the_time(world: SteeredCluster) -> None:
-    """Where the answer may wait, one of them may be cheaper now. Those that did not change cost what they cost."""
+    """The price of such a node is not known any more. It comes after those that did not change."""
     world.put_node(Node("a", allocatable=(("cpu", 200), ("pods", 10))))
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(3)]
     world.show()
     world.answers_late = True
     answers = [world.ask(pod.key, nodes)[1] for pod, nodes in zip(pods, (["a"], NAMES, NAMES), strict=True)]
-    assert answers == [[], ["b"], ["c"]]
+    assert answers == [["a"], ["b"], ["c"]]
 
 
 CHANGES: dict[str, Callable[[FakeCluster], object]] = {

@@ -17,6 +17,7 @@ from flowcore.api.kinds import HYPER_NODE
 from flowcore.cluster.kinds import HYPER_NODES
 from flowcore.model.hyper_nodes import HyperNode, NodeMembers, tier_key
 from flowcore.model.nodes import Node, Report
+from flowcore.model.pods import PodClass
 
 LEAF = HyperNode("s0", 1, "leaf", nodes=(NodeMembers("n0"),))
 
@@ -34,7 +35,7 @@ def test_heartbeats_of_a_node_in_a_hyper_node_change_nothing() -> None:
     state.apply(NodePut(Node("n0")))
     state.apply(ObjectSet(HYPER_NODES, "s0", msgspec.structs.replace(LEAF)))
     assert (records.changed, state.rounds_requested) == (-1, requested)
-    records.arrivals.add("n0")
+    records.arrivals.add("n0", PodClass())
     state.apply(NodePut(Node("n0", report=Report(images=(("image", 1),)))))
     assert records.changed == records.arrivals.last
 

@@ -50,11 +50,17 @@ from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.kinds import QUEUES, SERVICES
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
-from flowcore.model.constraints import OneDomain
+from flowcore.model.constraints import Conflict, OneDomain
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.default_spread import NO_SPREAD
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    SpreadConstraint,
+    WeightedTerm,
+)
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNeeds
@@ -70,14 +76,45 @@ from flowcore.model.workload_kinds import Machines
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
 BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
+LIMITED = Policy(
+    "limited",
+    selects=Selects(scheduler_names=("limited",)),
+    delivery=Delivery.EXTENDER,
+    constraints=(Conflict("few", LabelSelector((Requirement("app", "In", ("web",)),)), HOSTNAME, 2),),
+)
 EXTENDER = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
 NAMES = ("a", "b", "c")
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 APART_FROM_WEB = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, WEB, (NAMESPACE,)),))
+NEAR_DB = AffinityTerm(ZONE, LabelSelector((Requirement("app", "In", ("db",)),)), (NAMESPACE,))
+#: What pods say of others, with the labels that they have themselves.
+RULES: dict[str, dict[str, Any]] = {
+    "apart": {"constraints": APART_FROM_WEB, "labels": (("app", "web"),)},
+    "shy": {"constraints": APART_FROM_WEB},
+    "counted": {"labels": (("app", "web"),)},
+    "spread": {
+        "constraints": InterPodConstraints(spread=(SpreadConstraint(ZONE, 1, WEB),)),
+        "labels": (("app", "web"),),
+    },
+    "near": {"constraints": InterPodConstraints(affinity=(NEAR_DB,)), "labels": (("app", "db"),)},
+    "beside": {"constraints": InterPodConstraints(affinity=(NEAR_DB,))},
+    "away": {
+        "constraints": InterPodConstraints(anti_affinity=(AffinityTerm(ZONE, WEB, (NAMESPACE,)),)),
+        "labels": (("app", "db"),),
+    },
+    "drawn": {
+        "constraints": InterPodConstraints(
+            preferred=(WeightedTerm(10, NEAR_DB), WeightedTerm(-5, AffinityTerm(HOSTNAME, WEB, (NAMESPACE,)))),
+            soft_spread=(SpreadConstraint(ZONE, 1, WEB),),
+        ),
+        "labels": (("app", "web"),),
+    },
+}
 
 
 def make_node(name: str, cpu: int = 400) -> Node:
-    return Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", cpu), ("pods", 10)))
+    zone = "north" if name == "a" else "south"
+    return Node(name, labels=((HOSTNAME, name), (ZONE, zone)), allocatable=(("cpu", cpu), ("pods", 10)))
 
 
 def world_of(*policies: Policy) -> FakeCluster:
@@ -170,7 +207,6 @@ def test_room_that_came_free_with_it_gets_its_round() -> None:
 
 REASONS: dict[str, dict[str, Any]] = {
     "another class": {"pod_class": LARGE},
-    "a rule of its own": {"constraints": APART_FROM_WEB},
     "a gang": {"gang": GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=1))},
     "a pod that it replaces": {"replaces": "other"},
     "volumes": {"pod_class": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),))},
@@ -196,14 +232,11 @@ CHANGES: dict[str, Callable[[FakeCluster], object]] = {
     "a node that came": lambda world: world.put_node(make_node("d")),
     "a node that changed": lambda world: world.put_node(make_node("c", 4000)),
     "a policy that changed": lambda world: world.set_policies([BINDER, EXTENDER]),
-    "a pod that keeps it away": lambda world: world.create_pod(
-        "shy", pod_class=CLASS, node_name="a", usage=CLASS.requests, constraints=APART_FROM_WEB
-    ),
 }
 
 
 def count_web(world: FakeCluster) -> None:
-    """A pod that may not be bound beside too many others is on its way: who they are was planned."""
+    """A pod that may not be bound beside too many others is on its way."""
     spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, WEB),))
     world.create_pod("counts", **{**fields_of(BINDER), "constraints": spread, "labels": (("app", "web"),)})
     world.show()
@@ -345,10 +378,10 @@ def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
     ids=lambda says: next(iter(says)),
 )
 def test_a_policy_that_reads_more_than_the_class(says: dict[str, Any]) -> None:
-    """Its prices differ from pod to pod, or its rules count other pods."""
+    """Its prices differ from pod to pod, or it places pods together or not at all."""
     world = world_of(msgspec.structs.replace(BINDER, **says))
     all_cheap(world, CLASS)
-    assert not is_bound(come(world))
+    assert not is_bound(come(world, labels=(("app", "web"),)))
 
 
 def test_a_node_that_got_a_pod_since_is_left_out() -> None:
@@ -394,13 +427,20 @@ def test_a_plan_that_is_being_made_does_not_count_on_it() -> None:
 
 
 @given(
-    kinds=st.lists(st.sampled_from(["bound", "steered", "large", "leaves", "plan"]), min_size=5, max_size=30),
+    kinds=st.lists(
+        st.sampled_from(["bound", "steered", "steered", "large", "leaves", "plan", "limited", "limited"]),
+        min_size=5,
+        max_size=30,
+    ),
+    rules=st.lists(st.sampled_from(sorted(RULES)), max_size=4, unique=True),
     choose=st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(60))
-def test_no_node_is_overcommitted(kinds: list[str], choose: random.Random) -> None:
+def test_no_node_is_overcommitted_and_no_rule_is_broken(
+    kinds: list[str], rules: list[str], choose: random.Random
+) -> None:
     """Whoever comes, asks and leaves, in whatever order; the world checks each step (``LedgerChecks``)."""
-    world = world_of(BINDER, EXTENDER)
+    world = world_of(BINDER, EXTENDER, LIMITED)
     for number, kind in enumerate(kinds):
         world.now += 2 * APART
         if kind == "plan":
@@ -409,12 +449,14 @@ def test_no_node_is_overcommitted(kinds: list[str], choose: random.Random) -> No
         elif kind == "leaves":
             world.remove_pod(choose.choice(sorted(world.api) or [""]))
         else:
-            policy = EXTENDER if kind == "steered" else BINDER
-            world.create_pod(f"p{number}", **{**fields_of(policy), "pod_class": LARGE if kind == "large" else CLASS})
+            policy = {"steered": EXTENDER, "limited": LIMITED}.get(kind, BINDER)
+            ruled = RULES[choose.choice(rules)] if rules and choose.random() < 0.7 else {}
+            pod_class = LARGE if kind == "large" else CLASS
+            world.create_pod(f"p{number}", **{**fields_of(policy), "pod_class": pod_class, **ruled})
         if choose.random() < 0.9:
             world.show()
         for key in world.schedulable():
-            if world.api[key].scheduler_name == STEERED_NAME:
+            if world.api[key].scheduler_name in (STEERED_NAME, "limited"):
                 world.attempt(key, choose.sample(NAMES, 2))
                 world.end_attempt(key, fails=choose.random() < 0.1)
         while world.writes and choose.random() < 0.7:
@@ -563,11 +605,9 @@ def test_answered_without_a_round() -> None:
     assert not [each for each in world.writes if isinstance(each, Nominate) and each.pod.name == "p"]
 
 
-def test_a_question_about_dear_nodes_waits_for_a_round() -> None:
-    """None of its nodes is as good as the cheapest one."""
-    world = world_of(EXTENDER)
-    codes, positions = [0, 10, 10], {name: at for at, name in enumerate(NAMES)}
-    world.apply(PricesPlanned(CLASS, "steered", positions, 0, 1, codes, 1, world.cluster.generation))
+def test_a_question_before_any_prices_waits_for_a_round() -> None:
+    """Nothing says yet which of its nodes the policy wants."""
+    world = FakeCluster([make_node(name) for name in NAMES], [EXTENDER])
     come(world, policy=EXTENDER)
     pod = world.api[f"{NAMESPACE}/p"]
     asked = ExtenderPod(NAMESPACE, "p", pod.uid, {}, STEERED_NAME, "")

@@ -19,6 +19,8 @@ from thalweg_controlplane.client.objects import collection_path
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"
+#: A price of waiting (`spec.unscheduled`) by which no answer has a node before a plan.
+ONLY_BY_PLANS = {"perWaitingSecond": 6}
 
 
 class DelayingProxy:

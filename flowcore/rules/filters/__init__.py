@@ -6,6 +6,7 @@ One module per plugin, under the plugin's own name. A filter returns its rejecti
 
 from flowcore.rules.filters.evaluation import (
     Verdicts,
+    closed_by_rules,
     pod_independent_fits,
     rejected_before_nodes,
     round_invariant_fits,
@@ -16,6 +17,7 @@ from flowcore.rules.filters.registry import run_beside_room
 
 __all__ = [
     "Verdicts",
+    "closed_by_rules",
     "pod_independent_fits",
     "rejected_before_nodes",
     "round_invariant_fits",

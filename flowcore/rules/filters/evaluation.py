@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
-from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
+from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import (
     dynamic_resources,
@@ -149,6 +149,30 @@ def round_invariant_fits(
         if _fatal_errors(rejecting, snapshot.table):
             return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     return _passing(ROUND_INVARIANT, pod_class, signature, snapshot, runner)
+
+
+def closed_by_rules(pod_class: PodClass, signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> Bools:
+    """bool[N]: nodes that rules between pods close to a pod: its own, those of its policy, others' anti-affinity.
+
+    Args:
+        signature: with the rules of its policy.
+        pod_index: all pods that have a node, or are to have one.
+    """
+    constraints, rejecting = signature.constraints, list(inter_pod_affinity.rejections(signature, pod_index, table))
+    if constraints is not None:
+        rejecting += [
+            *policy_constraints.contradictory(constraints, table),
+            *inter_pod_affinity.unreadable(constraints, table),
+            *pod_topology_spread.unreadable(constraints, table),
+            *inter_pod_affinity.own_rejections(signature, pod_index, table),
+            *pod_topology_spread.rejections(pod_class, signature, pod_index, table),
+            *policy_constraints.nodes_rejections(signature, table),
+            *policy_constraints.rejections(signature, pod_index, table),
+        ]
+    closed = np.zeros(len(table.nodes), dtype=np.bool_)
+    for rejection in rejecting:
+        closed |= rejection.nodes
+    return closed
 
 
 def pod_independent_fits(

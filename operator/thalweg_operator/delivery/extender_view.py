@@ -49,16 +49,18 @@ class ExtenderView:
         shell.observers.append(self._observe)
 
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
-        """Returns after the first round of a new pod, or after a time.
+        """Returns once a new pod has a place, or after its first round, or after a time.
 
-        A pod that is held costs kube-scheduler a second attempt, and the API server three writes. So one that has no
-        plan by then gets a place without one, where it may. While gangs that are bound in part wait for the first plan
-        of this process, no answer may give their room to anybody.
+        A pod that comes by itself has a place at once, unless the plan under way loses by that; then it is looked at
+        once more at the end. A pod that is held costs kube-scheduler a second attempt, and the API server three writes.
+        While gangs that are bound in part wait for the first plan of this process, no answer may give their room to
+        anybody.
         """
         await self._until_gangs_are_planned(extender_pod)
-        await self._until_first_round(extender_pod, nodes)
+        if not self.unavailable():
+            await self._until_first_round(extender_pod, nodes)
         if not self.unavailable() and awaits_plan(self._shell.cluster, self._shell.ledger, extender_pod):
-            self._shell.apply(SchedulerAsks(extender_pod, nodes, may_wait=False))
+            self._shell.apply(SchedulerAsks(extender_pod, nodes))
 
     async def _until_first_round(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()

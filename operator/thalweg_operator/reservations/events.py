@@ -216,16 +216,14 @@ class GateUnneeded(_Event, frozen=True, gc=False):
 
 
 class SchedulerAsks(_Event, frozen=True, gc=False):
-    """kube-scheduler asks about a new pod. Without a place it is answered after the pod's first round.
+    """kube-scheduler asks about a new pod. If it gets no place now, it is answered after its first round.
 
     Attributes:
         nodes: those that it asks about.
-        may_wait: whether the answer may wait for that round; False: it waited too long, or waits for none now.
     """
 
     extender_pod: ExtenderPod
     nodes: Sequence[str]
-    may_wait: bool = True
 
 
 class SchedulerAnswered(_Event, frozen=True, gc=False):
@@ -273,9 +271,11 @@ class PoliciesChanged(_Event, frozen=True, gc=False):
 
     Attributes:
         accepted: all of them, without the built-in default.
+        networks: names of the cost models that draw a network.
     """
 
     accepted: tuple[Policy, ...]
+    networks: frozenset[str] = frozenset()
 
 
 class Synced(_Event, frozen=True, gc=False):

@@ -27,6 +27,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import Stage
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.records.nomination_records import KeptTable
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key
@@ -35,7 +36,10 @@ from thalweg_operator.shell import Shell
 
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.policy_index import PolicyIndex
-from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.inter_pod_constraints import EACH_NODE
+from flowcore.model.pod_index import AffinityMatch, PodIndex, PodMatch, SpreadMatch, incoming_term_matches
+from flowcore.rules.topology.domain_limits import limit_match
 
 Transition = tuple[Phase | None, Phase | None]
 
@@ -53,7 +57,7 @@ class _StatePickler(pickle.Pickler):
 
     def persistent_id(self, obj: object) -> str | None:
         """See Pickler."""
-        return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex | CountedPods) else None
+        return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex | CountedPods | KeptTable) else None
 
     def reducer_override(self, obj: object) -> Any:
         """See Pickler. States of gangs are computed when somebody asks, and kept."""
@@ -113,6 +117,7 @@ class LedgerChecks:
                     self._check_not_overcommitted(each)
                     if priced:
                         self._check_nobody_keeps_away(each)
+                        self._check_rules(each)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -280,16 +285,60 @@ class LedgerChecks:
                     assert other.pod_class.priority <= reservation.pod.pod_class.priority
 
     def _check_nobody_keeps_away(self, reservation: Reservation) -> None:
-        """Who gets a place without a round has no rules, and the anti-affinity of no pod there speaks of it."""
-        assert reservation.pod.constraints is None
+        """The anti-affinity of no pod there speaks of who gets a place without a round."""
         reserved = [(each.pod, each.node) for each in self._ledger.reservations.values()]
         bound = [(each, each.node_name) for each in self._cluster.pods.values() if not each.terminal]
         there = [
-            each for each, node in (*reserved, *bound) if node == reservation.node and each.constraints is not None
+            each
+            for each, node in (*reserved, *bound)
+            if node == reservation.node and each.constraints is not None and each.key != reservation.pod.key
         ]
         for each in there:
             for term in each.constraints.anti_affinity if each.constraints is not None else ():
                 assert not incoming_term_matches(term, reservation.pod.signature, self._cluster.namespaces)
+
+    def _check_rules(self, reservation: Reservation) -> None:
+        """The rules of who gets a place without a round hold there, beside all that is there or reserved: counted anew.
+
+        Nodes that a spread leaves out are those without its label alone: no pod of these worlds is choosy.
+        """
+        pod, nodes, namespaces = reservation.pod, self._cluster.nodes, self._cluster.namespaces
+        policy = self._cluster.policies.of(pod, namespaces)
+        rules = None if policy is None else with_policy_constraints(pod.signature, policy).constraints
+        if rules is None:
+            return
+        index = self._cluster.occupancy.pod_index
+        others = Counter({(kind, node): count for kind, node, count in index.counts()})
+        others[pod.signature, reservation.node] -= 1
+
+        def by_domain(match: PodMatch, key: str) -> Counter[str]:
+            """Pods by the value of a label of their nodes; by node for EACH_NODE, all as one for no key."""
+            found: Counter[str] = Counter()
+            for (kind, name), count in others.items():
+                if name in nodes and match.includes(kind, namespaces):
+                    labels = {**dict(nodes[name].labels), "": "", EACH_NODE: name}
+                    if key in labels:
+                        found[labels[key]] += count
+            return found
+
+        here = {**dict(nodes[reservation.node].labels), "": "", EACH_NODE: reservation.node}
+        for term in rules.anti_affinity:
+            assert not by_domain(AffinityMatch((term,)), term.topology_key)[here.get(term.topology_key, "")]
+        for term in rules.affinity:
+            near = by_domain(AffinityMatch(rules.affinity), term.topology_key)
+            assert term.topology_key in here
+            assert near[here[term.topology_key]] or not near.total()
+        for spread in rules.spread:
+            counts = by_domain(SpreadMatch(pod.namespace, spread.selector), spread.topology_key)
+            domains = {dict(node.labels).get(spread.topology_key) for node in nodes.values()} - {None}
+            least = min((counts[domain] for domain in domains if domain is not None), default=0)
+            least = 0 if len(domains) < spread.min_domains else least
+            itself = spread.selector is not None and spread.selector.matches(pod.signature.labels)
+            assert counts[here[spread.topology_key]] + itself - least <= spread.max_skew
+        for limit in rules.limits:
+            match = limit_match(limit)
+            itself = match.includes(pod.signature, namespaces)
+            assert by_domain(match, limit.topology_key)[here[limit.topology_key]] + itself <= limit.max_pods
 
     def _check_not_overcommitted(self, reservation: Reservation) -> None:
         """What a plan reserves fits with all that is there."""

@@ -70,9 +70,9 @@ class FakeCluster(Rounds):
 
     def filter(self, pod: ExtenderPod, fits: Sequence[str]) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks which of the nodes pass."""
-        for may_wait in (True, False) if self.answers_late else (True,):
+        for _ in range(2 if self.answers_late else 1):
             if awaits_plan(self.cluster, self.ledger, pod):
-                self.apply(SchedulerAsks(pod, fits, may_wait))
+                self.apply(SchedulerAsks(pod, fits))
         advice = self.advise(pod, fits)
         outcome, passed, _ = to_filter(advice, fits)
         if outcome is FilterOutcome.STEERED:

@@ -145,7 +145,7 @@ class Ledger:
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
-        self.arrivals.add(node, planned=planned)
+        self.arrivals.add(node, pod.pod_class, planned=planned)
         for victim in victims:
             record = self.victims.get(victim.pod.key)
             if record is None:
@@ -297,7 +297,7 @@ class Ledger:
         self._count(before, -1)
         after = self.reservations[key] = msgspec.structs.replace(before, node=node)
         if not swapped:
-            self.arrivals.add(node)
+            self.arrivals.add(node, before.pod.pod_class)
         self.by_node.setdefault(node, set()).add(key)
         self._count(after, 1)
         for name, change in ((before.node, -1), (node, 1)):

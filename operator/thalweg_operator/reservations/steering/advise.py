@@ -16,7 +16,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.gangs_under_way import lacks_others
-from thalweg_operator.reservations.steering.lone_pods import is_new, priced_with_spread
+from thalweg_operator.reservations.steering.lone_pods import is_new, priced_with_others
 from thalweg_operator.reservations.steering.nominations import nomination_of
 from thalweg_operator.reservations.steering.records.planned_prices import scores_by_node
 from thalweg_operator.reservations.steering.shifts import find_place
@@ -90,7 +90,7 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
     prices = state.nominations.prices_for(pod.pod_class, policy.name)
     if prices is not None and (pod.constraints is None or not pod.constraints.preferred):
         # Prices of a class leave spread out; those of pods with other preferences have it.
-        prices = priced_with_spread(state, pod, policy, prices)
+        prices = priced_with_others(state, pod, policy, prices)
     return Advice(
         managed=True,
         infeasible_nodes=infeasible_nodes(state, pod, nodes),

@@ -1,12 +1,12 @@
-"""Pods that come alone get a place by the prices of the last plan, without a round.
+"""New pods get a place by the prices of the last plan, without a round.
 
-A round for a single pod takes the node that costs least. Where no other pod waits, no rule between pods is involved and
-the last plan had such a pod, its prices say which node that is. The place is reserved like any other: room is looked at
-now, and the next round sees it. Each place takes the price of its node away, so sooner or later a round looks anew.
+A round for a single pod takes the node that costs least. Where no other pod waits, the prices of the last plan say
+which node that is, and the rules between pods say which nodes it may not have. The place is reserved like any other:
+room and rules are looked at now, with all that is reserved, and the next round sees it. Each place takes the price of
+its node away, so sooner or later a round looks anew.
 
-Where others wait, a round plans them together. If it takes longer than kube-scheduler's first question may wait, a pod
-that the plan under way loses nothing by gets the cheapest node of the question likewise: to hold it would cost an
-attempt.
+kube-scheduler schedules no other pod while it waits for an answer. So a pod that it asks about gets the best node of
+the question at once, whoever waits beside it, unless the plan under way loses by that.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.nodes import Node
 from flowcore.model.pod_index import SpreadMatch
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.model.resources import CPU, MEMORY
+from flowcore.rules.filters import closed_by_rules
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement
 from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
@@ -30,7 +33,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
-from thalweg_operator.reservations.steering.records.spread_prices import with_spread
+from thalweg_operator.reservations.steering.records.prices_beside_others import with_others
 from thalweg_operator.reservations.steering.shifts import counted_by_others
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -64,7 +67,7 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     delivery = delivery_of(policy)
     if delivery.owner is not None and not delivery.blocked(policy, pod) and pod.key not in state.ledger.reservations:
         records.under_way.add(pod, policy)
-    if not _is_alone(state, pod):
+    if not _is_alone(state, pod, policy):
         return False
     if not delivery.steered:
         return _bind(state, pod, policy)
@@ -74,21 +77,18 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     return True
 
 
-def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str], *, may_wait: bool) -> bool:
-    """Reserves the cheapest node for a new pod that kube-scheduler asks about, and returns whether there was one.
+def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
+    """Reserves the best node for a new pod that kube-scheduler asks about, and returns whether there was one.
 
     Args:
         nodes: those that pass kube-scheduler's filters.
-        may_wait: whether the answer may wait for the pod's round; else others may wait beside it, and the node may be
-            dearer than others.
     """
     state.nominations.unasked.pop(pod.key, None)
-    if not (_is_alone(state, pod) if may_wait else _may_go_first(state, pod)):
-        return False
     policy = state.policy_of(pod)
-    assert policy is not None  # noqa: S101 - else it would not be alone
+    if policy is None or not _may_go_first(state, pod, policy):
+        return False
     ledger, records = state.ledger, state.nominations
-    for node in _cheap(state, pod, policy, nodes, as_good=may_wait):
+    for node in _best(state, pod, policy, nodes):
         if not infeasible_nodes(state, pod, [node]) and _reserve(state, pod, node, Owner.STEERING):
             # Shifts compare it with the prices of the class.
             own = records.prices_for(pod.pod_class, policy.name)
@@ -131,8 +131,10 @@ def _may_bind_held(state: SteeringState, pod: Pod, held: Reservation) -> bool:
         and not delivery_of(policy).blocked(policy, pod)
         and not policy.has_rules
         and not pod.replaces
-        and _needs_room_only(pod)
-        and not _is_counted(state, pod)
+        and pod.constraints is None
+        and _is_by_itself(pod)
+        and not cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
+        and not counted_by_others(state, pod.signature)
         and not cluster.queues.of(pod, cluster.namespaces)
         and not cluster.node_changed_since(held.node, held.generation)
         and all(
@@ -155,10 +157,11 @@ def _bind(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     prices = _prices(state, pod, policy)
     if prices is None:
         return False
-    for node in cheapest_nodes(prices):
+    for node in _open(state, pod, policy, cheapest_nodes(prices)):
         if state.nominations.price(prices, node) is None or state.cluster.node_changed_since(node, prices.generation):
             continue
         if _reserve(state, pod, node, Owner.BINDER):
+            state.nominations.counted_pods.forget()  # its rules count until it is bound
             state.effects.append(Bind(pod, node, state.cluster.generation))
             return True
     return False
@@ -176,57 +179,94 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
     return True
 
 
-def _prices(state: SteeringState, pod: Pod, policy: Policy, *, as_good: bool = True) -> PlannedPrices | None:
-    """The prices of the last plan, with what crowding costs the pod; ``as_good``: if they say what a round would do."""
+def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
+    """What nodes cost the pod, if that says what a round would do."""
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
-    if prices is None or not prices.tolerance or (as_good and (pod.pod_class, policy.name) not in records.firm):
+    if prices is None or not _hold(state, prices) or (pod.pod_class, policy.name) not in records.firm:
         return None
-    return priced_with_spread(state, pod, policy, prices) if state.now - prices.made <= PRICES_HOLD else None
+    return priced_with_others(state, pod, policy, prices)
 
 
-def priced_with_spread(state: SteeringState, pod: Pod, policy: Policy, prices: PlannedPrices) -> PlannedPrices | None:
-    """The prices of a class for a pod that is spread beside others; the same ones if it has no others.
+def _hold(state: SteeringState, prices: PlannedPrices) -> bool:
+    return bool(prices.tolerance) and state.now - prices.made <= PRICES_HOLD
+
+
+def priced_with_others(state: SteeringState, pod: Pod, policy: Policy, prices: PlannedPrices) -> PlannedPrices | None:
+    """The prices of a class for a pod that prefers nodes by what runs there; the same ones if nothing does.
 
     None: only a round can tell.
     """
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
     signature = with_policy_constraints(pod.signature, policy, cluster.services)
-    spread = () if signature.constraints is None else signature.constraints.soft_spread
-    if not any(index.matching_pods(SpreadMatch(pod.namespace, each.selector)) for each in spread):
+    constraints = signature.constraints
+    if constraints is None or not (
+        constraints.preferred
+        or any(index.matching_pods(SpreadMatch(pod.namespace, each.selector)) for each in constraints.soft_spread)
+    ):
         return prices
-    table = state.nominations.table(prices, cluster.nodes)
-    weight = policy.cost.weights.spread
-    return None if table is None else with_spread(prices, pod.pod_class, signature, index, table, weight)
+    table = state.nominations.node_table.in_order(cluster.nodes, prices.positions)
+    return None if table is None else with_others(prices, pod.pod_class, signature, index, table, policy.cost)
 
 
-def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str], *, as_good: bool) -> Iterator[str]:
-    """The cheapest of these nodes; ``as_good``: if they are as good as the cheapest node of the plan."""
-    records, prices = state.nominations, _prices(state, pod, policy, as_good=as_good)
-    dearest = None if prices is None else prices.dearest
-    if prices is None or dearest is None:
+def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[str]:
+    """The nodes of a question that no rule closes to the pod, the cheapest first; at most so many.
+
+    By the prices of the pod's class; where no plan had such a pod, by those of any. What came to a node since makes it
+    dearer. Nodes whose price is not known come after the others.
+    """
+    records, cluster = state.nominations, state.cluster
+    prices = records.prices_for(pod.pod_class, policy.name)
+    if prices is None or not _hold(state, prices):
+        prices = records.prices_of_any(policy.name)
+    if prices is None or not _hold(state, prices):
         return
-    priced = (
-        (price, position)
-        for position, name in enumerate(nodes)
-        if (price := records.price(prices, name)) is not None and (price <= dearest or not as_good)
-    )
-    for _, position in nsmallest(_MOST_NODES, priced):
-        if not state.cluster.node_changed_since(nodes[position], prices.generation):
-            yield nodes[position]
+    known = priced_with_others(state, pod, policy, prices) or prices
+
+    def rank(node: str) -> tuple[bool, float]:
+        price = None if cluster.node_changed_since(node, known.generation) else known.of(node)
+        if price is None:
+            return True, 0
+        came = records.arrivals.since(node, known.arrival)
+        return False, price if came is None else price + _rise(came, cluster.nodes[node], known)
+
+    open_nodes = _open(state, pod, policy, nodes)
+    ranked = ((*rank(node), place) for place, node in enumerate(open_nodes))
+    for *_, place in nsmallest(_MOST_NODES, ranked):
+        yield open_nodes[place]
 
 
-def _is_alone(state: SteeringState, pod: Pod) -> bool:
-    """Whether the cheapest node is all that a round would look for."""
+def _rise(taken: tuple[int, int], node: Node, prices: PlannedPrices) -> float:
+    """By about how much the price of a node rises with pods that take so much of its cpu and memory.
+
+    A hundredth of a node is as much as the tolerance.
+    """
+    offered = dict(node.allocatable)
+    shares = [amount / offered[name] for name, amount in zip((CPU, MEMORY), taken, strict=True) if offered.get(name)]
+    return 100 * prices.tolerance * sum(shares) / 2
+
+
+def _open(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Sequence[str]:
+    """The nodes that no rule between pods closes to the pod, with all pods that are reserved."""
+    cluster, index = state.cluster, state.cluster.occupancy.pod_index
+    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    if signature.constraints is None and not index.anti_affinity_terms_for(signature):
+        return [node for node in nodes if node in cluster.nodes]
+    table = state.nominations.node_table.of(cluster.nodes)
+    closed = closed_by_rules(pod.pod_class, signature, index, table)
+    return [node for node in nodes if (row := table.index.get(node)) is not None and not closed[row]]
+
+
+def _is_alone(state: SteeringState, pod: Pod, policy: Policy) -> bool:
+    """Whether the cheapest open node is all that a round would look for."""
     return (
         state.now - state.nominations.lone_at >= APART
-        and _only_room_counts(state, pod)
+        and _is_placed_by_price(state, pod, policy)
         and not _others_wait(state.cluster, state.ledger, pod)
-        and not _is_counted(state, pod)
     )
 
 
-def _may_go_first(state: SteeringState, pod: Pod) -> bool:
+def _may_go_first(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     """Whether the plan under way loses nothing by it that a pod gets a place first."""
     cluster, ledger = state.cluster, state.ledger
 
@@ -234,46 +274,39 @@ def _may_go_first(state: SteeringState, pod: Pod) -> bool:
         record = ledger.known_record(planned)
         return record is not None and record.unplaced
 
-    return (
-        _only_room_counts(state, pod)
-        and not _is_counted(state, pod)
-        and not state.nominations.under_way.comes_before(pod, cluster.namespaces, was_in_vain)
+    return _is_placed_by_price(state, pod, policy) and not state.nominations.under_way.comes_before(
+        pod, policy, cluster.namespaces, was_in_vain
     )
 
 
-def _only_room_counts(state: SteeringState, pod: Pod) -> bool:
-    """Whether a new pod without a place needs room on a node, and nothing else."""
-    cluster, ledger, policy = state.cluster, state.ledger, state.policy_of(pod)
+def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
+    """Whether a new pod without a place goes to the cheapest node with room that no rule closes.
+
+    No rule of reserved pods that kube-scheduler is still to ask about may count it: they come first.
+    """
+    cluster, ledger = state.cluster, state.ledger
     return (
-        policy is not None
-        and not state.is_delivering
+        not state.is_delivering
         and not ledger.ends
         and pod.key not in ledger.reservations
         and is_new(ledger, pod)
-        and _is_plain(pod)
-        and _is_priced_by_class(policy)
+        and not pod.replaces
+        and not pod.nominated_node
+        and _is_by_itself(pod)
+        and not all_or_none(pod.labels, policy)
+        and _never_waits(state, policy)
         and not delivery_of(policy).blocked(policy, pod)
         and not cluster.queues.of(pod, cluster.namespaces)
+        and not counted_by_others(state, with_policy_constraints(pod.signature, policy, cluster.services))
     )
 
 
-def _is_counted(state: SteeringState, pod: Pod) -> bool:
-    """Whether anti-affinity of a pod that has a node, or a rule of a reserved pod, speaks of a pod."""
-    anti_affinity = state.cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
-    return bool(anti_affinity) or counted_by_others(state, pod.signature)
-
-
-def _is_plain(pod: Pod) -> bool:
-    """Whether a node's room and price are all that counts for a pod."""
-    return not pod.replaces and not pod.nominated_node and _needs_room_only(pod)
-
-
-def _needs_room_only(pod: Pod) -> bool:
+def _is_by_itself(pod: Pod) -> bool:
+    """Whether room and rules between pods are all that a pod needs of its node."""
     return (
         pod.gang is None
         and not pod.grows
         and not pod.gated
-        and pod.constraints is None
         and not (pod.unsupported_reason or pod.over_limit)
         and not pod.pod_class.volumes
         and pod.pod_class.devices is None
@@ -281,8 +314,8 @@ def _needs_room_only(pod: Pod) -> bool:
     )
 
 
-def _is_priced_by_class(policy: Policy) -> bool:
-    """Whether all pods of a class cost the same, and any node is better than to wait."""
+def _never_waits(state: SteeringState, policy: Policy) -> bool:
+    """Whether pods of a class cost the same but for what they prefer of others, and any node is better than to wait."""
     cost = policy.cost
     plain = CostPolicy(
         model=cost.model,
@@ -293,7 +326,7 @@ def _is_priced_by_class(policy: Policy) -> bool:
     )
     return (
         delivery_of(policy).owner is not None
-        and not policy.has_rules
+        and not policy.draws(state.nominations.networks)
         and cost == plain
         and policy.unscheduled == UnscheduledPrice()
     )

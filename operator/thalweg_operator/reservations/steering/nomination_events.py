@@ -159,7 +159,7 @@ def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
     if pod is None:
         return
     state.nominations.last_question = state.now
-    if reserve_when_asked(state, pod, event.nodes, may_wait=event.may_wait) or not event.may_wait:
+    if reserve_when_asked(state, pod, event.nodes):
         return
     record = state.ledger.known_record(pod)
     if record is None or record.plannable_since is None:  # else its round is under way

@@ -298,8 +298,17 @@ def _counted(state: SteeringState) -> CountedPods:
     counted = state.nominations.counted_pods
     if not counted.known:
         constrained = any(policy.has_rules for policy in cluster.policies.ordered)
-        pods = (reservation.pod for reservation in ledger.reservations.values())
-        counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
+        reserved = [
+            (_rules_of(cluster, held.pod), held.phase is Phase.PASSED)
+            for held in ledger.reservations.values()
+            if constrained or held.pod.constraints is not None
+        ]
+        # Those of pods that were let through kube-scheduler keeps itself, but for limits, which it does not know.
+        counted.learn(
+            signature
+            for signature, passed in reserved
+            if not passed or (signature.constraints is not None and signature.constraints.limits)
+        )
     return counted
 
 

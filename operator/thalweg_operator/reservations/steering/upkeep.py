@@ -54,6 +54,7 @@ def time_passed(state: SteeringState) -> None:
         state.ledger.in_flight.settle(now)
         forget_node_changes(state)
         records.counted_pods.forget()  # what it knows of pods that are gone
+        records.node_table.of(state.cluster.nodes)  # what it knows of nodes that are gone
         records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
         _sweep(state)
         if records.has_prices or records.arrivals:

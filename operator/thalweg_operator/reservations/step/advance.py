@@ -157,6 +157,7 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
 
 
 def _policies_changed(state: State, event: PoliciesChanged) -> None:
+    state.nominations.networks = event.networks
     if state.cluster.replace_policies(event.accepted):
         state.ledger.round_wanted = True
         state.nominations.counted_pods.forget()

@@ -78,7 +78,7 @@ def pod_put(state: State, pod: Pod) -> None:
     if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
         victims.nomination_lost(state, key)
     if change.came is not None and (before is None or before.node != pod.node_name):
-        ledger.arrivals.add(pod.node_name)
+        ledger.arrivals.add(pod.node_name, pod.pod_class)
     as_planned = (
         before is not None
         and before.node == pod.node_name
@@ -180,10 +180,12 @@ def object_event(state: State, event: ObjectEvent) -> None:
             change = cluster.put_node(node)
             if cluster.nodes[node.name] is not known:
                 state.nominations.prices_changed()  # its images may be others too
+                state.nominations.node_table.changed(node.name)
             if change is not None:
                 _node_changed(state, change)
         case NodeRemoved(name):
             change = cluster.remove_node(name)
+            state.nominations.node_table.removed(name)
             if change is not None:
                 _node_changed(state, change)
         case NamespaceSet(name, labels):

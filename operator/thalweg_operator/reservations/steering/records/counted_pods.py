@@ -39,6 +39,15 @@ class CountedPods:
                 self._index.add(match)
                 self._counting.setdefault(match, set()).add(signature)
 
+    def unlearn(self, signature: PodSignature, *, apart: bool = False) -> None:
+        """No planned pod has this signature any more; ``apart`` as it was learned."""
+        for match in _matches(signature, apart=apart):
+            counting = self._counting.get(match, set())
+            counting.discard(signature)
+            if match in self._counting and not counting:
+                del self._counting[match]
+                self._index.remove(match)
+
     def by_others(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
         """Whether the rules of other pods than those of this signature count pods of this signature."""
         namespace = signature.namespace

@@ -23,6 +23,43 @@ from thalweg_operator.reservations.steering.records.waves import WaveQueue
 _MAX_PRICES = 2**22
 
 
+class KeptTable:
+    """All nodes as arrays, brought up to date when somebody asks."""
+
+    def __init__(self) -> None:
+        self._table = NodeTable.of(())
+        self._changed: set[str] = set()
+        self._compared: tuple[Mapping[str, int], Mapping[str, int], bool] = {}, {}, True
+
+    def changed(self, node: str) -> None:
+        """A node came or changed."""
+        self._changed.add(node)
+
+    def removed(self, node: str) -> None:
+        """A node went."""
+        if node in self._table.index:
+            self._changed.add(node)
+        else:
+            self._changed.discard(node)
+
+    def of(self, nodes: Mapping[str, Node]) -> NodeTable:
+        """The table of these nodes, which are all."""
+        if self._changed:
+            put = [nodes[name] for name in self._changed if name in nodes]
+            gone = [name for name in self._changed if name not in nodes]
+            self._table = self._table.updated(put, gone) if nodes else NodeTable.of(())
+            self._changed.clear()
+        return self._table
+
+    def in_order(self, nodes: Mapping[str, Node], positions: Mapping[str, int]) -> NodeTable | None:
+        """The same table if its nodes have these positions; None: nodes came or went since."""
+        table = self.of(nodes)
+        before, index, _ = self._compared
+        if before is not positions or index is not table.index:
+            self._compared = positions, table.index, positions == table.index
+        return table if self._compared[2] else None
+
+
 @dataclass(slots=True)
 class NominationRecords:
     """Records of all nominations. Times are seconds of the monotonic clock.
@@ -43,6 +80,8 @@ class NominationRecords:
         unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
         under_way: the plan that is being made, or is made next.
+        node_table: all nodes as arrays.
+        networks: names of the cost models that draw a network.
         started: cluster and policies are known.
         begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
         begun_until: how long answers to kube-scheduler wait for that plan.
@@ -70,6 +109,8 @@ class NominationRecords:
     unasked: dict[str, float] = field(default_factory=dict)
     counted_pods: CountedPods = field(default_factory=CountedPods)
     under_way: PlanUnderWay = field(default_factory=PlanUnderWay)
+    node_table: KeptTable = field(default_factory=KeptTable)
+    networks: frozenset[str] = frozenset()
     started: bool = False
     begun: frozenset[str] = frozenset()
     begun_until: float = NEVER
@@ -80,8 +121,6 @@ class NominationRecords:
     plan_count: int = 0
     chain_count: int = 0
     _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
-    #: Nodes in the order of prices, made when it is first asked for; for which positions.
-    _table: tuple[Mapping[str, int], NodeTable] | None = None
 
     @property
     def is_as_planned(self) -> bool:
@@ -110,32 +149,24 @@ class NominationRecords:
         """No prices say what a round would do: another node may cost less now, or another policy is in force."""
         self.changed = self.arrivals.last
         self.firm.clear()
-        self._table = None
 
     @property
     def has_prices(self) -> bool:
         """Whether prices of any class are kept."""
         return bool(self._prices)
 
-    def table(self, prices: PlannedPrices, nodes: Mapping[str, Node]) -> NodeTable | None:
-        """The nodes in the order of prices; None: they have changed.
-
-        Args:
-            nodes: all nodes, by name.
-        """
-        if self._table is None or self._table[0] is not prices.positions:
-            if not prices.positions.keys() <= nodes.keys():
-                return None
-            self._table = prices.positions, NodeTable.of(nodes[name] for name in prices.positions)
-        return self._table[1]
-
     def price(self, prices: PlannedPrices, node: str) -> int | None:
         """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""
-        return None if self.arrivals.any_since(node, prices.arrival) else prices.of(node)
+        return prices.of(node) if self.arrivals.since(node, prices.arrival) is None else None
 
     def prices_for(self, pod_class: PodClass, policy: str) -> PlannedPrices | None:
         """What nodes cost one more pod of a class; None: unknown."""
         return self._prices.get((pod_class, policy))
+
+    def prices_of_any(self, policy: str) -> PlannedPrices | None:
+        """The newest prices by which pods of a policy get nodes, of whatever class; None: there are none."""
+        newest = (prices for (_, name), prices in reversed(self._prices.items()) if name == policy and prices.tolerance)
+        return next(newest, None)
 
     def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
         """Forgets the prices of all other classes but for those made since then."""

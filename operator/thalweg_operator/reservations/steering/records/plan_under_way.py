@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
@@ -35,6 +36,9 @@ class PlanUnderWay:
         #: How many of them have each priority, and how many that are placed with others or not at all.
         self._priorities: Counter[int] = Counter()
         self._in_groups: Counter[int] = Counter()
+        #: Of each pod with rules that was looked at its signature, and how many have each.
+        self._ruled: dict[str, PodSignature] = {}
+        self._signatures: Counter[PodSignature] = Counter()
         self._counted = CountedPods()
 
     def add(self, pod: Pod, policy: Policy) -> None:
@@ -43,8 +47,14 @@ class PlanUnderWay:
         self.came[pod.key] = self._to_look_at[pod.key] = pod, policy
 
     def drop(self, key: str) -> None:
-        """A pod waits for no plan any more. Its rules still count."""
+        """A pod waits for no plan any more."""
         self.came.pop(key, None)
+        signature = self._ruled.pop(key, None)
+        if signature is not None:
+            self._signatures[signature] -= 1
+            if not self._signatures[signature]:
+                del self._signatures[signature]
+                self._counted.unlearn(signature, apart=True)
         self._to_look_at.pop(key, None)
         priority, in_group = self._known.pop(key, (None, False))
         if priority is not None:
@@ -53,14 +63,18 @@ class PlanUnderWay:
                 if not counted[priority]:
                     del counted[priority]
 
-    def comes_before(self, pod: Pod, namespaces: Mapping[str, Labels], was_in_vain: Callable[[Pod], bool]) -> bool:
-        """Whether the plan, or the next one, may lose a place by it that a pod gets one first.
+    def comes_before(
+        self, pod: Pod, policy: Policy, namespaces: Mapping[str, Labels], was_in_vain: Callable[[Pod], bool]
+    ) -> bool:
+        """Whether the plan, or the next one, may lose by it that a pod gets a place first.
 
-        It loses none to a pod without rules of no lower priority that no rule of the plan speaks of, but for the last
-        room on a node. That must not break a gang. A gang that no node was found for before loses nothing.
+        A pod of no lower priority that no rule of other pods of the plan speaks of takes the last room on a node, or
+        the place of a pod like itself: that one is planned again, and a gang must not break by it. A gang that no node
+        was found for before loses nothing.
 
         Args:
-            pod: a pod without rules of its own.
+            pod: a pod that comes by itself.
+            policy: which governs it.
             namespaces: labels of the namespaces.
             was_in_vain: whether an earlier plan had no node for a pod.
         """
@@ -70,7 +84,7 @@ class PlanUnderWay:
             self.keeps_room
             or max(self._priorities, default=priority) > priority
             or any(of_group >= priority for of_group in self._in_groups)
-            or self._counted.by_others(pod.signature, namespaces)
+            or self._counted.by_others(with_policy_constraints(pod.signature, policy), namespaces)
         )
 
     def _look(self, was_in_vain: Callable[[Pod], bool]) -> None:
@@ -82,11 +96,7 @@ class PlanUnderWay:
             self._priorities[priority] += 1
             if in_group:
                 self._in_groups[priority] += 1
-        self._counted.learn(
-            (
-                with_policy_constraints(pod.signature, policy)
-                for pod, policy in pods.values()
-                if pod.constraints is not None or policy.has_rules
-            ),
-            apart=True,
-        )
+            if pod.constraints is not None or policy.has_rules:
+                self._ruled[key] = with_policy_constraints(pod.signature, policy)
+                self._signatures[self._ruled[key]] += 1
+        self._counted.learn((self._ruled[key] for key in pods if key in self._ruled), apart=True)

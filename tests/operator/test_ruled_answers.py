@@ -1,0 +1,225 @@
+"""Pods with rules that kube-scheduler asks about: a node of the question at once, and no rule is broken by it.
+
+The world checks the rules of each such place anew (``LedgerChecks``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster, asked
+from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.reservations.effects import RequestRound
+from thalweg_operator.reservations.events import PoliciesChanged, PricesPlanned, SchedulerAsks
+
+from flowcore.model.constraints import Conflict
+from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.inter_pod_constraints import (
+    HOSTNAME,
+    AffinityTerm,
+    InterPodConstraints,
+    SpreadConstraint,
+    WeightedTerm,
+)
+from flowcore.model.networks import NetworkSpec
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ZONE
+
+CLASS, OTHER = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 150),))
+STEERED = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
+ZONES = {"a": "north", "b": "north", "c": "south", "d": "south", "e": "west", "f": "west"}
+NAMES = tuple(ZONES)
+
+
+def labelled(app: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", "In", (app,)),))
+
+
+def term(app: str, key: str) -> AffinityTerm:
+    return AffinityTerm(key, labelled(app), (NAMESPACE,))
+
+
+WEB = (("app", "web"),)
+SHAPES: dict[str, InterPodConstraints] = {
+    "apart": InterPodConstraints(anti_affinity=(term("web", HOSTNAME),)),
+    "spread": InterPodConstraints(spread=(SpreadConstraint(ZONE, 1, labelled("web")),)),
+    "spread over nodes": InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, labelled("web")),)),
+    "one zone": InterPodConstraints(affinity=(term("web", ZONE),)),
+    "preferred": InterPodConstraints(preferred=(WeightedTerm(10, term("web", ZONE)),)),
+    "spread if possible": InterPodConstraints(soft_spread=(SpreadConstraint(ZONE, 1, labelled("web")),)),
+}
+
+
+def world_of(*policies: Policy) -> FakeCluster:
+    """The last plan had small pods of each policy; to them nodes cost the same."""
+    nodes = [
+        Node(name, labels=((HOSTNAME, name), (ZONE, zone)), allocatable=(("cpu", 10_000), ("pods", 20)))
+        for name, zone in ZONES.items()
+    ]
+    policies = policies or (STEERED,)
+    world = FakeCluster(nodes, policies)
+    world.show()
+    world.ledger.begin_plan()
+    for policy in policies:
+        positions = {name: position for position, name in enumerate(NAMES)}
+        world.apply(PricesPlanned(CLASS, policy.name, positions, 0, 1, [0] * 6, 10, world.cluster.generation))
+    return world
+
+
+def come(world: FakeCluster, name: str, **fields: Any) -> Pod:
+    """A pod comes 30 ms after the one before."""
+    world.now += 0.03
+    pod = world.create_pod(name, **{"pod_class": CLASS, "scheduler_name": STEERED_NAME, "labels": WEB, **fields})
+    world.show()
+    return pod
+
+
+def runs(world: FakeCluster, name: str, node: str, **fields: Any) -> None:
+    """A pod of somebody else's runs there."""
+    pod_class = fields.pop("pod_class", CLASS)
+    world.create_pod(name, pod_class=pod_class, node_name=node, usage=pod_class.requests, **fields)
+    world.show()
+
+
+def rounds(world: FakeCluster, name: str, **fields: Any) -> list[RequestRound]:
+    """Which rounds are asked for as a pod comes and kube-scheduler asks about it."""
+    world.now += 0.03
+    pod = world.create_pod(name, **{"pod_class": CLASS, "scheduler_name": STEERED_NAME, "labels": WEB, **fields})
+    effects = list(world.apply(world.watch.popleft()))
+    effects += world.apply(SchedulerAsks(asked(pod), NAMES))
+    return [each for each in effects if isinstance(each, RequestRound)]
+
+
+def answer(world: FakeCluster, pod: Pod, nodes: tuple[str, ...] = NAMES) -> str:
+    """The node that kube-scheduler is told; "": none."""
+    return "".join(world.ask(pod.key, nodes)[1])
+
+
+@pytest.mark.parametrize("names_itself", [False, True], ids=["a Deployment's", "a StatefulSet's"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pods_that_come_one_by_one_need_no_round(shape: str, *, names_itself: bool) -> None:
+    """All of them are answered at once; pods of a StatefulSet differ by a label."""
+    world = world_of()
+    for number in range(6):
+        labels = (*WEB, ("pod", f"web-{number}")) if names_itself else WEB
+        assert not rounds(world, f"web-{number}", labels=labels, constraints=SHAPES[shape])
+        key = f"{NAMESPACE}/web-{number}"
+        node = answer(world, world.api[key])
+        assert node
+        world.change_pod(key, node_name=node, usage=CLASS.requests)
+        world.show()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_reserved_counts(shape: str) -> None:
+    """kube-scheduler is told of pods faster than our watch shows their bindings, and shows all nodes each time."""
+    world = world_of()
+    nodes = [answer(world, come(world, f"web-{number}", constraints=SHAPES[shape])) for number in range(6)]
+    zones = Counter(ZONES[node] for node in nodes)
+    assert len(set(nodes)) == (6 if "zone" not in shape and shape != "preferred" else 2)
+    assert max(zones.values()) == (2 if "zone" not in shape and shape != "preferred" else 6)
+
+
+def test_a_pod_that_no_node_may_take_waits() -> None:
+    """A round says why."""
+    world = world_of()
+    for number in range(6):
+        answer(world, come(world, f"web-{number}", constraints=SHAPES["apart"]))
+    assert [each.asked for each in rounds(world, "one-more", constraints=SHAPES["apart"])] == [True]
+    assert world.ask(f"{NAMESPACE}/one-more", NAMES) == (FilterOutcome.HELD, [])
+
+
+def test_reserved_pods_keep_others_away() -> None:
+    """By their anti-affinity, which kube-scheduler does not know of yet."""
+    world = world_of()
+    first = answer(world, come(world, "shy", labels=(), constraints=SHAPES["apart"]))
+    assert answer(world, come(world, "web"), (first, "f")) == "f"
+
+
+def test_pods_that_run_keep_others_away() -> None:
+    """So they do in kube-scheduler; our watch may be ahead of it."""
+    world = world_of()
+    runs(world, "shy", "a", constraints=SHAPES["apart"])
+    assert answer(world, come(world, "web"), ("a", "b")) == "b"
+
+
+def test_limits_of_a_policy() -> None:
+    """kube-scheduler knows nothing of them."""
+    few = Policy(
+        "few",
+        selects=Selects(scheduler_names=(STEERED_NAME,)),
+        delivery=Delivery.EXTENDER,
+        constraints=(Conflict("few", labelled("web"), ZONE, 2),),
+    )
+    world = world_of(few)
+    nodes = [answer(world, come(world, f"web-{number}")) for number in range(7)]
+    assert Counter(ZONES.get(node, "") for node in nodes) == {"north": 2, "south": 2, "west": 2, "": 1}
+
+
+def test_a_class_that_no_plan_had() -> None:
+    """Prices of any class say more than none: each pod makes its node dearer."""
+    world = world_of()
+    nodes = [answer(world, come(world, f"web-{number}", pod_class=OTHER)) for number in range(6)]
+    assert set(nodes) == set(NAMES)
+
+
+def test_nodes_that_got_pods_get_others_again() -> None:
+    """Once all prices are old, the node with the fewest pods since is the cheapest."""
+    world = world_of()
+    nodes = Counter(answer(world, come(world, f"web-{number}")) for number in range(18))
+    assert nodes == dict.fromkeys(NAMES, 3)
+
+
+def test_large_pods_that_came_make_nodes_dearer_than_small_ones() -> None:
+    """Also if more of the small ones came."""
+    world = world_of()
+    runs(world, "large", "a", pod_class=PodClass(requests=(("cpu", 4000),)))
+    for number in range(3):
+        runs(world, f"small-{number}", "b")
+    assert answer(world, come(world, "web"), ("a", "b")) == "b"
+
+
+def test_a_pod_goes_where_it_wants() -> None:
+    """What it prefers of others costs what it costs in a round."""
+    world = world_of()
+    runs(world, "db", "c", labels=(("app", "db"),))
+    near = InterPodConstraints(preferred=(WeightedTerm(10, term("db", ZONE)),))
+    away = InterPodConstraints(preferred=(WeightedTerm(-10, term("db", ZONE)),))
+    assert ZONES[answer(world, come(world, "near", constraints=near))] == "south"
+    assert ZONES[answer(world, come(world, "away", constraints=away), ("c", "d", "e"))] == "west"
+
+
+def test_a_plan_under_way_loses_pods_like_those_that_go_first_to_the_next_plan() -> None:
+    """Its places that do not hold beside them any more are planned again, and no rule is broken."""
+    world = world_of()
+    for number in range(6):
+        come(world, f"web-{number}", constraints=SHAPES["spread"])
+    world.make_plan()
+    for number in range(3):
+        assert world.ask(f"{NAMESPACE}/web-{number}", NAMES)[0] == FilterOutcome.STEERED
+    world.deliver(10)
+    world.make_plan()
+    world.deliver(10)
+    zones = Counter(ZONES[held.node] for held in world.ledger.reservations.values())
+    assert zones == {"north": 2, "south": 2, "west": 2}
+
+
+def test_a_policy_with_a_network_waits() -> None:
+    """The network says where its pods go, or that they wait."""
+    world = world_of(msgspec.structs.replace(STEERED, network=NetworkSpec()))
+    assert world.ask(come(world, "web").key, NAMES)[0] == FilterOutcome.HELD
+
+
+def test_a_policy_whose_cost_model_draws_a_network_waits() -> None:
+    """Likewise."""
+    drawn = msgspec.structs.replace(STEERED, cost=CostPolicy(model="Drawn"))
+    world = world_of(drawn)
+    world.apply(PoliciesChanged((drawn,), frozenset({"Drawn"})))
+    assert world.ask(come(world, "web").key, NAMES)[0] == FilterOutcome.HELD
