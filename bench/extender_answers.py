@@ -69,6 +69,9 @@ class _FixedAdvice:
     def unavailable(self) -> str:
         return ""
 
+    def planned_at_once(self, asked: ExtenderPod, names: Sequence[str]) -> bool:  # noqa: ARG002
+        return True
+
     async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
         """There is nothing to wait for."""
 

@@ -20,6 +20,9 @@ class NoPlan:
     def unavailable(self) -> str:
         return ""
 
+    def planned_at_once(self, asked: ExtenderPod, names: Sequence[str]) -> bool:  # noqa: ARG002
+        return True
+
     async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
         """No plan is made."""
 

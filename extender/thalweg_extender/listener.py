@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import thalweg_listener
 from aiohttp import web
@@ -14,7 +17,7 @@ from thalweg_extender.certificates import Certificates
 from thalweg_extender.errors import ListenError
 from thalweg_extender.extender_limits import DEFAULT_LIMITS, ExtenderLimits
 from thalweg_extender.plan_view import OnAnswer, OnClient, OnRefused, PlanView
-from thalweg_extender.server import VerbDispatcher
+from thalweg_extender.server import PREFIX, VerbDispatcher
 
 
 @asynccontextmanager
@@ -46,17 +49,34 @@ async def listening(
     requests = VerbDispatcher(plan_view, limits, on_answer, on_refused)
     tls = None if certificates is None else certificates.context
 
-    async def answer(request: web.BaseRequest) -> web.Response:
-        certificate = request.get_extra_info("peercert")
+    def met(certificate: Mapping[str, Any] | None) -> None:
         if certificate:
             on_client(_expiration(certificate["notAfter"]))
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        met(request.get_extra_info("peercert"))
         return await requests.answer(request)
 
+    at_once = _FilterAtOnce(requests, met)
     try:
-        async with thalweg_listener.listening(host, port, answer, limits, on_refused, tls) as chosen:
+        async with thalweg_listener.listening(host, port, answer, limits, on_refused, tls, at_once) as chosen:
             yield chosen
     except thalweg_listener.CannotListen as error:
         raise ListenError(f"{error} for kube-scheduler") from error
+
+
+@dataclass(frozen=True)
+class _FilterAtOnce:
+    """The verb filter where the answer waits for nothing."""
+
+    requests: VerbDispatcher
+    met: Callable[[Mapping[str, Any] | None], None]
+    path: bytes = f"{PREFIX}/filter".encode()
+    largest: int = 64 * 1024
+
+    def answer(self, body: bytes, transport: asyncio.BaseTransport) -> bytes | asyncio.Future[None] | None:
+        self.met(transport.get_extra_info("peercert"))
+        return self.requests.filter_at_once(body)
 
 
 @lru_cache(maxsize=16)

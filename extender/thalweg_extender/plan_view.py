@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -27,6 +28,12 @@ class PlanView(Protocol):
 
         A reason gets status 503, which sends the pod into kube-scheduler's error back-off; to hold a pod, return
         Advice.
+        """
+
+    def planned_at_once(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> bool | asyncio.Future[None]:
+        """Called for a request of filter, before its advice: whether that waits for nothing; else ``until_planned``.
+
+        A future: it is worth another call when that ends.
         """
 
     async def until_planned(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> None:

@@ -98,6 +98,26 @@ class VerbDispatcher:
             await self._pace()
         return response
 
+    def filter_at_once(self, body: bytes) -> bytes | asyncio.Future[None] | None:
+        """The body of the response to a request of filter; None: it waits, or is one that ``answer`` answers better.
+
+        A future: it is worth another call when that ends.
+        """
+        started = time.perf_counter()
+        try:
+            self._answers.check_ready()
+            found = self._answers.filter_at_once(body)
+        except (BadRequest, _Unready):
+            return None
+        except Exception:  # noqa: BLE001 - one bad request must not stop the server
+            _log.exception("request failed", verb="filter")
+            return None
+        if not isinstance(found, tuple):
+            return found
+        outcome, answer = found
+        self._on_answer("filter", outcome, time.perf_counter() - started)
+        return answer
+
     async def _respond(self, verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
         # aiohttp sends a body of bytes in one write with its headers, Content-Length included. Nothing may follow the
         # JSON: Go stops reading at its end, and keeps the connection only if the body ends there.
@@ -203,8 +223,22 @@ class _Verbs:
         extender_pod = wire.to_extender_pod(args.pod)
         await self._plan_view.until_planned(extender_pod, args.node_names)
         self.check_ready()
+        return self._filter(extender_pod, args.node_names, self._advise(extender_pod, args.node_names))
+
+    def filter_at_once(self, body: bytes) -> _Answer | asyncio.Future[None] | None:
+        """The same; None: it waits for a plan, or the pod is not known; a future: the pod may be known after that."""
+        args = wire.decode(wire.extender_args, body)
+        if args.node_names is None:
+            return None
+        extender_pod = wire.to_extender_pod(args.pod)
+        is_planned = self._plan_view.planned_at_once(extender_pod, args.node_names)
+        if is_planned is not True:
+            return is_planned or None
         advice = self._advise(extender_pod, args.node_names)
-        outcome, passed, result = to_filter(advice, args.node_names)
+        return self._filter(extender_pod, args.node_names, advice) if advice.known else None
+
+    def _filter(self, extender_pod: ExtenderPod, node_names: Sequence[str], advice: Advice) -> _Answer:
+        outcome, passed, result = to_filter(advice, node_names)
         answer = wire.encode(result)
         self._plan_view.answered(extender_pod, advice, outcome, passed)
         return outcome, answer

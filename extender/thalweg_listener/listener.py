@@ -21,6 +21,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from thalweg_listener.at_once import AtOnce, begun, response
 from thalweg_listener.connection_limits import ConnectionLimits
 from thalweg_listener.setups import Rates, Setup, Setups, SetupStage
 
@@ -29,6 +30,12 @@ _BACKLOG: Final = 128
 _ACCEPT_PAUSE: Final = 1.0
 #: Seconds for the rest of an unread body, for the TLS shutdown, and for responses in flight at shutdown.
 _LINGERING, _TLS_END, _DRAIN = 1.0, 1.0, 5.0
+#: Seconds until a request that is to be answered at once is aiohttp's, if it is not complete or waits for something.
+_REST: Final = 0.01
+#: More bytes than any request has.
+_UNKNOWN: Final = 2**62
+#: Seconds; connections without a request are closed here, whoever answered the last one.
+_NEVER: Final = 365 * 86400.0
 #: This machine, or this pod, alone: for `kubectl port-forward`, and for a view of one's own files.
 _OWN: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 
@@ -51,6 +58,7 @@ async def listening(
     limits: ConnectionLimits,
     on_refused: OnRefused,
     tls: Callable[[], ssl.SSLContext] | None = None,
+    at_once: AtOnce | None = None,
 ) -> AsyncIterator[int]:
     """Serves while the block runs; yields the port.
 
@@ -60,11 +68,12 @@ async def listening(
         handler: answers requests.
         tls: the TLS context for a new connection; None: plain HTTP. A connection with another context than the present
             one ends with its next response.
+        at_once: answers requests that wait for nothing, before ``handler``.
 
     Raises:
         CannotListen: the address is in use, or not an address of this machine.
     """
-    listener = _Listener(handler, tls, limits, on_refused)
+    listener = _Listener(handler, tls, limits, on_refused, at_once)
     try:
         sock = _bound(host, port)
     except OSError as error:
@@ -92,18 +101,29 @@ def _bound(host: str, port: int) -> socket.socket:
 class _Connections(web.Server):
     """All connections that aiohttp serves."""
 
-    def __init__(self, handler: Handler, limits: ConnectionLimits, on_refused: OnRefused, setups: Setups) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: ConnectionLimits,
+        on_refused: OnRefused,
+        setups: Setups,
+        at_once: AtOnce | None,
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
         super().__init__(
             handler,
-            keepalive_timeout=limits.idle,
+            keepalive_timeout=_NEVER,
             lingering_time=_LINGERING,
             auto_decompress=False,  # a small body could decompress to a large one
             handler_cancellation=True,  # a client that disconnects leaves no state
             access_log=None,
         )
-        self._limits, self._on_refused, self._setups = limits, on_refused, setups
-        #: Those that were answered and have not asked again, the oldest first.
-        self._answered: dict[RequestHandler, None] = {}
+        self._limits, self._on_refused, self._setups, self._tls = limits, on_refused, setups, tls
+        #: What answers before aiohttp; None where each connection has one request only.
+        self.at_once = at_once if limits.idle else None
+        #: Those that were answered and have not asked again, and when that was, the oldest first.
+        self._answered: dict[RequestHandler, float] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def handler_of(self, setup: Setup) -> RequestHandler:
         """The handler of a new connection."""
@@ -123,6 +143,10 @@ class _Connections(web.Server):
         super().connection_lost(handler, exc)
         self.request_received(handler)
 
+    def uses_old_certificates(self, handler: RequestHandler) -> bool:
+        """Whether a connection was made with certificates that are no longer in use."""
+        return self._tls is not None and handler.ssl_context is not self._tls()
+
     def request_received(self, handler: RequestHandler) -> None:
         """The connection has received the head of a request, or is closed."""
         self._answered.pop(handler, None)
@@ -131,7 +155,24 @@ class _Connections(web.Server):
     def request_answered(self, handler: RequestHandler) -> None:
         """The answer to the connection's request is known; it may still be under way."""
         if handler in self.connections:
-            self._answered[handler] = None
+            self._answered[handler] = self._loop.time()
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Closes connections that have not asked for too long, and looks again when the next one may be."""
+        if self._idle_timer is not None and self._idle_timer.when() > self._loop.time():
+            return
+        self._idle_timer = None
+        for handler, answered in list(self._answered.items()):
+            if not self._limits.idle:
+                return  # it ends with its response
+            if (until := answered + self._limits.idle) > self._loop.time():
+                self._idle_timer = self._loop.call_at(until, self._close_idle)
+                return
+            self.request_received(handler)
+            handler.force_close()
+            if handler.transport is not None:
+                handler.transport.close()
 
     def abort_oldest(self) -> bool:
         """Aborts the oldest connection that has had a request and may be replaced; returns whether there was one."""
@@ -161,9 +202,12 @@ def _late_head(limits: ConnectionLimits) -> str:
 
 
 class _Connection(RequestHandler):
-    """Refuses what is no HTTP in a few words. aiohttp would log a traceback for each."""
+    """Answers what it can at once, and refuses what is no HTTP in a few words.
 
-    __slots__ = ("_on_refused", "setup")
+    aiohttp would log a traceback for each of the latter.
+    """
+
+    __slots__ = ("_at_once", "_connections", "_kept", "_missing", "_on_refused", "_timer", "_until", "_waits", "setup")
 
     def __init__(
         self,
@@ -175,6 +219,89 @@ class _Connection(RequestHandler):
     ) -> None:
         super().__init__(server, loop=loop, **options)
         self._on_refused, self.setup = on_refused, setup
+        self._connections, self._at_once = server, server.at_once
+        #: Whether aiohttp has nothing of a request, and how many bytes of what it has are still to come, if that is
+        #: known; after that the next request begins.
+        self._waits, self._missing = True, _UNKNOWN
+        #: A request of which the rest is to come, or that is tried again when a future ends; how long that may take.
+        self._kept = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self._until: asyncio.Future[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._at_once is None or not self._waits or not data:
+            self._missing -= len(data)
+            super().data_received(data)
+            return
+        self._kept += data
+        if self._until is not None:
+            self._pass_on()  # it asks again before it is answered, or says more than it announced
+        else:
+            self._try()
+        if self._kept and self._timer is None:
+            self._timer = self._loop.call_later(_REST, self._pass_on)
+
+    def _try(self) -> None:
+        """Answers what is kept if that is possible at once, gives it to aiohttp, or waits a moment for the rest."""
+        assert self._at_once is not None  # noqa: S101 - else nothing is kept
+        request = begun(self._kept)
+        self._missing = _UNKNOWN if request is None else request.missing
+        if (
+            request is None
+            or self.transport is None
+            or request.path != self._at_once.path
+            or len(request.body) + request.missing > self._at_once.largest
+            or self._connections.uses_old_certificates(self)
+        ):
+            self._pass_on()
+        elif not request.missing:
+            answer = self._at_once.answer(request.body, self.transport)
+            if isinstance(answer, bytes):
+                self._forget()
+                self._connections.request_received(self)
+                self.transport.write(response(answer))
+                self._connections.request_answered(self)
+            elif answer is None:
+                self._pass_on()
+            else:
+                self._until = answer
+                answer.add_done_callback(self._try_again)
+
+    def _try_again(self, ended: asyncio.Future[None]) -> None:
+        if ended is self._until:
+            self._until = None
+            self._try()
+
+    def _pass_on(self) -> None:
+        """Gives aiohttp what is kept of a request."""
+        if data := self._forget():
+            self._waits = False
+            super().data_received(data)
+
+    def _forget(self) -> bytes:
+        """Waits for nothing any more, and returns what was kept."""
+        data, self._kept = self._kept, b""
+        until, self._until, timer, self._timer = self._until, None, self._timer, None
+        if until is not None:
+            until.cancel()
+        if timer is not None:
+            timer.cancel()
+        return data
+
+    def eof_received(self) -> None:
+        self._pass_on()
+        super().eof_received()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        ended = await super().finish_response(request, resp, start_time)
+        self._waits = not self._missing
+        return ended
 
     def handle_error(
         self,
@@ -201,10 +328,11 @@ class _Listener:
         tls: Callable[[], ssl.SSLContext] | None,
         limits: ConnectionLimits,
         on_refused: OnRefused,
+        at_once: AtOnce | None,
     ) -> None:
         self._handler, self._tls, self._limits, self._on_refused = handler, tls, limits, on_refused
         self._setups = Setups()
-        self._server = _Connections(self._handle, limits, on_refused, self._setups)
+        self._server = _Connections(self._handle, limits, on_refused, self._setups, at_once, tls)
         self._rates = Rates(limits.accepts, limits.burst)
         self._openings: set[asyncio.Task[None]] = set()
 
@@ -314,8 +442,8 @@ class _Listener:
         self._server.request_answered(request.protocol)
         if not self._limits.idle:
             response.force_close()
-        if self._tls is not None and request.protocol.ssl_context is not self._tls():
-            response.force_close()  # its certificates are no longer in use
+        if self._server.uses_old_certificates(request.protocol):
+            response.force_close()
         return response
 
     async def end(self) -> None:

@@ -128,6 +128,9 @@ async def test_requests_beyond_those_in_flight_are_503() -> None:
         told[outcome] += 1
 
     class SlowPlanView(StubPlanView):
+        def planned_at_once(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> bool:
+            return True
+
         async def until_planned(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> None:
             under_way.release()
             await go_on.wait()

@@ -30,6 +30,9 @@ class StubPlanView:
     def unavailable(self) -> str:
         return self.advice if isinstance(self.advice, str) else ""
 
+    def planned_at_once(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> bool:
+        return True
+
     async def until_planned(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> None:
         self.meanwhile()
 

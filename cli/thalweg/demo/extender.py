@@ -60,6 +60,9 @@ class _Planned:
     def unavailable(self) -> str:
         return ""
 
+    def planned_at_once(self, asked: ExtenderPod, names: Sequence[str]) -> bool:  # noqa: ARG002
+        return True
+
     async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
         """The plan is there or not; nobody makes one meanwhile."""
 

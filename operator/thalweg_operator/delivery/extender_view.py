@@ -48,6 +48,29 @@ class ExtenderView:
         self._watch_rests_until = float("-inf")
         shell.observers.append(self._observe)
 
+    def planned_at_once(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> bool | asyncio.Future[None]:
+        """Gives a new pod a place where it waits for nothing; whether no answer about it has to wait.
+
+        A future where our watch has not shown the pod: it ends when it does, or when it is cancelled.
+        """
+        shell = self._shell
+        if shell.state.nominations.begun_until > shell.clock():
+            return False
+        if awaits_plan(shell.cluster, shell.ledger, extender_pod):
+            if watched_pod(shell.cluster, extender_pod) is None:
+                return self._watched(extender_pod.key)
+            shell.apply(SchedulerAsks(extender_pod, nodes))
+        return not awaits_plan(shell.cluster, shell.ledger, extender_pod)
+
+    def _watched(self, key: str) -> bool | asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        if len(self._waiting) >= MOST_WAITING or loop.time() < self._watch_rests_until:
+            return False
+        shown: asyncio.Future[None] = loop.create_future()
+        self._waiting[shown] = key
+        shown.add_done_callback(lambda _: self._waiting.pop(shown, None))
+        return shown
+
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         """Returns once a new pod has a place, or after its first round, or after a time.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
+from math import inf
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
@@ -215,33 +216,40 @@ def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
     By the prices of the pod's class; where no plan had such a pod, by those of any. What came to a node since makes it
     dearer. Nodes whose price is not known come after the others.
     """
-    records, cluster = state.nominations, state.cluster
+    records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
     if prices is None or not _hold(state, prices):
         prices = records.prices_of_any(policy.name)
     if prices is None or not _hold(state, prices):
         return
     known = priced_with_others(state, pod, policy, prices) or prices
-
-    def rank(node: str) -> tuple[bool, float]:
-        price = None if cluster.node_changed_since(node, known.generation) else known.of(node)
-        if price is None:
-            return True, 0
-        came = records.arrivals.since(node, known.arrival)
-        return False, price if came is None else price + _rise(came, cluster.nodes[node], known)
-
     open_nodes = _open(state, pod, policy, nodes)
-    ranked = ((*rank(node), place) for place, node in enumerate(open_nodes))
-    for *_, place in nsmallest(_MOST_NODES, ranked):
+    costs = _costs_now(state, known, open_nodes)
+    for place in nsmallest(_MOST_NODES, range(len(costs)), key=costs.__getitem__):
         yield open_nodes[place]
 
 
-def _rise(taken: tuple[int, int], node: Node, prices: PlannedPrices) -> float:
+def _costs_now(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str]) -> list[float]:
+    """What each node costs by the prices and by what came there since; infinite where that is not known."""
+    records, cluster = state.nominations, state.cluster
+    costs: list[float] = prices.of_all(nodes)
+    came = records.arrivals.nodes
+    for place, node in enumerate(nodes):
+        if node in came and (taken := records.arrivals.since(node, prices.arrival)) is not None:
+            costs[place] += _rise(taken, cluster.nodes.get(node), prices)
+    if cluster.nodes_changed > prices.generation:
+        for place, node in enumerate(nodes):
+            if cluster.node_changed_since(node, prices.generation):
+                costs[place] = inf
+    return costs
+
+
+def _rise(taken: tuple[int, int], node: Node | None, prices: PlannedPrices) -> float:
     """By about how much the price of a node rises with pods that take so much of its cpu and memory.
 
     A hundredth of a node is as much as the tolerance.
     """
-    offered = dict(node.allocatable)
+    offered = {} if node is None else dict(node.allocatable)
     shares = [amount / offered[name] for name, amount in zip((CPU, MEMORY), taken, strict=True) if offered.get(name)]
     return 100 * prices.tolerance * sum(shares) / 2
 
@@ -251,7 +259,7 @@ def _open(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
     signature = with_policy_constraints(pod.signature, policy, cluster.services)
     if signature.constraints is None and not index.anti_affinity_terms_for(signature):
-        return [node for node in nodes if node in cluster.nodes]
+        return nodes
     table = state.nominations.node_table.of(cluster.nodes)
     closed = closed_by_rules(pod.pod_class, signature, index, table)
     return [node for node in nodes if (row := table.index.get(node)) is not None and not closed[row]]

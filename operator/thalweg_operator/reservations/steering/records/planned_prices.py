@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import inf
 
 import msgspec
 import numpy as np
@@ -49,6 +50,13 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
         position = self.positions.get(node)
         code = NOT_ALLOWED if position is None else self.codes[position]
         return None if code >= NO_ROOM else self.base + self.step * code
+
+    def of_all(self, nodes: Sequence[str]) -> list[float]:
+        """The price of each node; infinite: it has no room for these pods, or the plan did not know it."""
+        base, step, codes, position_of = self.base, self.step, self.codes, self.positions.get
+        places = [position_of(node) for node in nodes]
+        found = [NOT_ALLOWED if place is None else codes[place] for place in places]
+        return [base + step * code if code < NO_ROOM else inf for code in found]
 
     @property
     def rounded(self) -> int:
