@@ -47,6 +47,10 @@ class GenerationalCache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
+    def __contains__(self, key: K) -> bool:
+        """Whether a key has a value; it does not count as read."""
+        return key in self._newer or key in self._older
+
     def __iter__(self) -> Iterator[K]:
         yield from self._older
         yield from self._newer

@@ -416,6 +416,21 @@ class PodIndex:
             self._match_index.add(pod_match)
         return matching
 
+    def is_at_hand(self, pod_match: PodMatch, most: int) -> bool:
+        """Whether ``matching_pods`` has its answer, or looks at so many kinds of pods at most.
+
+        Of an index without changes of ``with_changes``.
+        """
+        if pod_match in self._matching or len(self._counts) <= most:
+            return True
+        pairs = () if pod_match.selector is None else label_pairs(pod_match.selector)
+        if pairs is None:
+            names, selector = pod_match.scope
+            return selector is None and sum(len(self._by_namespace.get(name, ())) for name in set(names)) <= most
+        if not all(key in self._by_label for key, _ in pairs):
+            return False
+        return sum(len(self._by_label[key].get(value, ())) for key, value in pairs) <= most
+
     def _forget(self, pod_matches: Sequence[PodMatch]) -> None:
         self._forgotten += bool(pod_matches)
         for pod_match in pod_matches:

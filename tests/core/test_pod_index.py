@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.draw_selectors import LABELS, REQUIREMENTS
@@ -271,6 +272,33 @@ def test_what_nobody_asks_about_is_only_counted() -> None:
     assert list(pod_index.counts()) == []
     assert not any(pod_index._by_label.values())
     assert not pod_index.matching_pods(asked)
+
+
+def test_what_is_at_hand_needs_no_search() -> None:
+    """What was asked about, what few pods may be, and nothing else; also by a label that others have asked about."""
+
+    def with_label(key: str, value: str) -> SpreadMatch:
+        return SpreadMatch("default", LabelSelector((Requirement(key, "In", (value,)),)))
+
+    pod_index, most = PodIndex(), 3
+    anywhere = AffinityMatch((AffinityTerm("zone", LabelSelector((Requirement("pod", "Exists"),)), ("red",)),))
+    everywhere = AffinityMatch((msgspec.structs.replace(anywhere.terms[0], namespace_selector=LabelSelector()),))
+    for at in range(5):
+        pod_index.change(PodSignature("default", (("pod", f"p{at}"), ("team", "one"))), "n0", 1)
+        assert pod_index.is_at_hand(with_label("pod", "p0"), most) == (at < most)
+    assert pod_index.is_at_hand(anywhere, most)  # no pods in its namespace
+    assert not pod_index.is_at_hand(everywhere, most)
+    assert not pod_index.is_at_hand(SpreadMatch("default", anywhere.selector), most)
+    assert pod_index.is_at_hand(SpreadMatch("default", None), most)
+    pod_index.matching_pods(with_label("pod", "p1"))
+    assert pod_index.is_at_hand(with_label("pod", "p0"), most)
+    assert not pod_index.is_at_hand(with_label("team", "one"), most)
+    for asked in (everywhere, with_label("team", "one")):
+        pod_index.matching_pods(asked)
+        assert pod_index.is_at_hand(asked, most)
+    for _ in range(2):
+        pod_index.age()
+    assert not pod_index.is_at_hand(everywhere, most)
 
 
 # -- what is newer than a plan -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, PreemptionMode, PreemptionPolicy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.volumes import ClaimVolume
 
@@ -265,6 +265,161 @@ def test_prices_that_hold_no_more(change: str) -> None:
     assert first_question(world)[0] == FilterOutcome.HELD
 
 
+# --- pods that no plan had a node for ---
+
+ALL = PodClass(requests=(("cpu", 400),))
+IN_VAIN: dict[str, list[dict[str, Any]]] = {
+    "a larger pod": [{"pod_class": ALL}],
+    "a higher priority": [{"pod_class": msgspec.structs.replace(ALL, priority=1)}],
+    "a gang": [{"pod_class": LARGE, "gang": gang(2)}, {"pod_class": LARGE, "gang": gang(2)}],
+    "a gang of a higher priority": [
+        {"pod_class": msgspec.structs.replace(LARGE, priority=1), "gang": gang(2)},
+        {"pod_class": msgspec.structs.replace(LARGE, priority=1), "gang": gang(2)},
+    ],
+}
+NEVER = msgspec.structs.replace(STEERED, preemption=PreemptionPolicy(PreemptionMode.NEVER))
+RUNS = f"{NAMESPACE}/runs-c"
+
+
+def full_world(*in_vain: dict[str, Any]) -> FakeCluster:
+    """On each node 100 are free at most, so a plan has no node for these pods."""
+    world = world_of(policies=(NEVER,))
+    world.deliver(10)
+    world.remove_pod(f"{NAMESPACE}/first")
+    most = PodClass(requests=(("cpu", 300),))
+    for name in NAMES:
+        world.create_pod(f"runs-{name}", pod_class=most, node_name=name, usage=most.requests)
+    for number, fields in enumerate(in_vain):
+        create(world, f"w{number}", **fields)
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    price(world, 0, 0, 0)
+    return world
+
+
+def answered(world: FakeCluster, name: str, nodes: tuple[str, ...] = ("c",)) -> FilterOutcome:
+    """What kube-scheduler is answered about a pod that comes now."""
+    pod = create(world, name)
+    world.show()
+    return world.ask(pod.key, nodes)[0]
+
+
+@pytest.mark.parametrize("waiting", IN_VAIN)
+def test_room_that_comes_free_is_for_those_that_waited_for_it(waiting: str) -> None:
+    """Not for a pod that is new, or they might wait for ever."""
+    world = full_world(*IN_VAIN[waiting])
+    assert answered(world, "before", ("a",)) == FilterOutcome.STEERED
+    world.remove_pod(RUNS)
+    assert answered(world, "p") == FilterOutcome.HELD
+    world.make_plan()
+    assert answered(world, "q") == FilterOutcome.HELD
+    world.deliver(10)
+    nodes = [world.ledger.reservations[f"{NAMESPACE}/w{number}"].node for number in range(len(IN_VAIN[waiting]))]
+    assert set(nodes) == {"c"}
+
+
+def test_room_that_comes_free_while_a_plan_is_made() -> None:
+    """The plan does not know of it. So it is for the next plan, which has those pods again."""
+    world = full_world({"pod_class": ALL})
+    world.make_plan()
+    world.remove_pod(RUNS)
+    assert answered(world, "p") == FilterOutcome.HELD
+    world.deliver(10)
+    assert answered(world, "q") == FilterOutcome.HELD
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.reservations[f"{NAMESPACE}/w0"].node == "c"
+
+
+def test_who_waits_with_a_lower_priority_stops_nobody() -> None:
+    """As in kube-scheduler's queue."""
+    world = full_world({"pod_class": msgspec.structs.replace(ALL, priority=-1)})
+    world.remove_pod(RUNS)
+    assert answered(world, "p") == FilterOutcome.STEERED
+
+
+def test_a_pod_that_no_node_takes_stops_nobody_for_long() -> None:
+    """Once a plan was made with all that had come free, answers are given at once again."""
+    world = full_world({"pod_class": HUGE})
+    world.remove_pod(RUNS)
+    assert answered(world, "p") == FilterOutcome.HELD
+    world.make_plan()
+    world.deliver(10)
+    price(world, 0, 0, 0)
+    assert answered(world, "q") == FilterOutcome.STEERED
+    world.make_plan()  # nothing helped it since, so it is in no one's way in this plan
+    assert answered(world, "r") == FilterOutcome.STEERED
+
+
+def test_a_pod_that_rests_stops_nobody_for_long() -> None:
+    """A round that leaves it out has looked at what came free."""
+    world = full_world({"pod_class": HUGE})
+    world.remove_pod(RUNS)
+    world.show()
+    world.apply(PlanAsked([]))
+    assert answered(world, "p") == FilterOutcome.STEERED
+
+
+def test_a_plan_that_was_not_made_leaves_it_to_the_next_one() -> None:
+    """The worker was lost, for example."""
+    world = full_world({"pod_class": ALL})
+    world.remove_pod(RUNS)
+    world.show()
+    for _ in range(2):
+        world.apply(PlanAsked([(world.cluster.waiting[f"{NAMESPACE}/w0"], NEVER)]))
+    assert answered(world, "p") == FilterOutcome.HELD
+
+
+GOES: dict[str, Callable[[FakeCluster], object]] = {
+    "it is gone": lambda world: world.remove_pod(f"{NAMESPACE}/w0"),
+    "it runs": lambda world: world.change_pod(f"{NAMESPACE}/w0", node_name="elsewhere"),
+    "it was nominated": lambda world: world.change_pod(f"{NAMESPACE}/w0", nominated_node="a"),
+}
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["while the plan was made", "after it"])
+@pytest.mark.parametrize("goes", GOES)
+def test_a_pod_that_waits_no_more_stops_nobody(goes: str, *, made: bool) -> None:
+    """Wherever it went. Nor does it if the plan that had no node for it was only being made."""
+    world = full_world()
+    create(world, "w0", pod_class=HUGE)
+    world.show()
+    world.make_plan()
+    if made:
+        world.deliver(10)
+    GOES[goes](world)
+    world.show()
+    world.deliver(10)
+    price(world, 0, 0, 0)
+    world.remove_pod(RUNS)
+    assert answered(world, "p") == FilterOutcome.STEERED
+
+
+# --- what happens while a round collects its pods ---
+
+
+def test_who_comes_meanwhile_waits_for_the_next_plan() -> None:
+    """It is in no plan yet, and nobody goes before it whom it comes before."""
+    world = full_world()
+    create(world, "w0", pod_class=msgspec.structs.replace(CLASS, priority=1))
+    world.show()
+    world.apply(PlanAsked([], looked_at=frozenset()))
+    assert answered(world, "p") == FilterOutcome.HELD
+    world.apply(PlanAsked([], looked_at=frozenset({f"{NAMESPACE}/w0", f"{NAMESPACE}/p"})))
+    assert answered(world, "q") == FilterOutcome.STEERED
+
+
+def test_room_that_comes_free_meanwhile_is_for_the_next_plan() -> None:
+    """The round may have left out who waits for it."""
+    world = full_world({"pod_class": ALL})
+    before = world.ledger.helped.total
+    world.remove_pod(RUNS)
+    world.show()
+    world.apply(PlanAsked([], helped=before))
+    assert answered(world, "p") == FilterOutcome.HELD
+
+
 # --- who asks, and who plans ---
 
 
@@ -324,7 +479,7 @@ def test_why_attempts_come_to_nothing(world: SteeredCluster) -> None:
 
 
 async def test_a_round_says_which_pods_it_plans() -> None:
-    """And whether room is kept for a gang, by what the round before said."""
+    """Which pods were new by then, and whether room is kept for a gang, by what the round before said."""
     scene, events = EvictionScene(), list[Event]()
     scene.state.shell.observers.append(events.append)
     scene.node("n")
@@ -336,5 +491,7 @@ async def test_a_round_says_which_pods_it_plans() -> None:
     told = [each for each in events if isinstance(each, PlanAsked) and each.pods]
     named = [([(pod.name, policy.name) for pod, policy in each.pods], each.keeps_room) for each in told]
     assert named == [([("p", "steered")], False), ([("q", "own")], True)]
+    assert [each.looked_at for each in told] == [{f"{NAMESPACE}/p"}, {f"{NAMESPACE}/q"}]
+    assert all(each.helped is not None for each in told)
     made = [each.keeps_room for each in events if isinstance(each, PlanMade) and each.last]
     assert made == [False, True]

@@ -81,8 +81,11 @@ def test_what_is_asked_for_is_remembered() -> None:
     assert sum(forgotten.values()) == 1_001 - len(recent)
     assert recent.age()
     assert recent.get("asked for") == 1
+    assert "asked for" in recent
     recent.age()
-    recent.age()
+    assert "asked for" in recent
+    recent.age()  # whether it is there was no question for its value
+    assert "asked for" not in recent
     assert (len(recent), recent.nbytes, recent.get("asked for")) == (0, 0, None)
 
 

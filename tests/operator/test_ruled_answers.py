@@ -15,9 +15,11 @@ from support.fake_cluster.cluster import FakeCluster, asked
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import PoliciesChanged, PricesPlanned, SchedulerAsks
+from thalweg_operator.reservations.steering.shifts import MOST_TERMS
 
 from flowcore.model.constraints import Conflict
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import (
     HOSTNAME,
     AffinityTerm,
@@ -31,6 +33,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.volumes import ZONE
+from flowcore.rules import rules_at_hand
 
 CLASS, OTHER = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 150),))
 STEERED = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
@@ -223,3 +226,104 @@ def test_a_policy_whose_cost_model_draws_a_network_waits() -> None:
     world = world_of(drawn)
     world.apply(PoliciesChanged((drawn,), frozenset({"Drawn"})))
     assert world.ask(come(world, "web").key, NAMES)[0] == FilterOutcome.HELD
+
+
+# --- rules that an answer does not look at ---
+
+
+def apart_from(*apps: str) -> InterPodConstraints:
+    return InterPodConstraints(anti_affinity=tuple(term(app, HOSTNAME) for app in apps))
+
+
+MANY = tuple(f"app-{number}" for number in range(rules_at_hand.MOST_RULES + 1))
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster of more nodes and kinds of pods than an answer searches. The watch shows that time passes."""
+    monkeypatch.setattr(rules_at_hand, "MOST_NODES", 5)
+    monkeypatch.setattr(rules_at_hand, "MOST_KINDS", 2)
+    world = world_of()
+    for number in range(3):
+        runs(world, f"db-{number}", "a", labels=(("app", f"db-{number}"), ("tier", f"tier-{number}")))
+    world.pass_time(1)
+    return world
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rules_that_nobody_has_read_wait_for_a_round(shape: str, large: FakeCluster) -> None:
+    """They are read meanwhile, so the next such pods are answered at once."""
+    assert [each.asked for each in rounds(large, "web-0", constraints=SHAPES[shape])][-1:] == [True]
+    assert large.ask(f"{NAMESPACE}/web-0", NAMES) == (FilterOutcome.HELD, [])
+    large.pass_time(1)
+    large.pass_time(1)
+    assert answer(large, come(large, "web-1", constraints=SHAPES[shape]))
+
+
+def test_one_rule_is_read_a_second(large: FakeCluster) -> None:
+    """What many pods wait for does not hold up the answers to others."""
+    tier = AffinityTerm("", LabelSelector((Requirement("tier", "In", ("tier-0",)),)), (NAMESPACE,))
+    both = InterPodConstraints(preferred=(WeightedTerm(1, term("web", "")), WeightedTerm(1, tier)))
+    nodes = []
+    for number in range(3):
+        nodes.append(answer(large, come(large, f"web-{number}", constraints=both)))
+        for _ in range(9):
+            large.pass_time(0.11)
+    assert nodes[:2] == ["", ""]
+    assert nodes[2]
+
+
+@pytest.mark.parametrize("count", [len(MANY) - 1, len(MANY)])
+def test_a_pod_with_many_rules_waits_for_a_round(count: int) -> None:
+    """However often they were read."""
+    world, outcomes = world_of(), set[str]()
+    for number in range(3):
+        outcomes.add(world.ask(come(world, f"web-{number}", constraints=apart_from(*MANY[:count])).key, NAMES)[0])
+        world.pass_time(1)
+    assert outcomes == {FilterOutcome.STEERED if count < len(MANY) else FilterOutcome.HELD}
+
+
+def test_terms_of_an_affinity_count_each() -> None:
+    """They are looked at one by one, though together they count one set of pods."""
+    world = world_of()
+    near = InterPodConstraints(affinity=tuple(AffinityTerm(ZONE, labelled("web"), (NAMESPACE, app)) for app in MANY))
+    assert not answer(world, come(world, "web", constraints=near))
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_pod_that_many_rules_of_others_speak_of_waits_for_a_round(*, more: bool) -> None:
+    """Any author of pods may write such rules."""
+    world = world_of()
+    for number in range(MOST_TERMS + more):
+        selector = LabelSelector((Requirement("app", "In", ("web", f"app-{number}")),))
+        away = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, selector, (NAMESPACE,)),))
+        runs(world, f"shy-{number}", "a", constraints=away)
+    assert answer(world, come(world, "web"), ("a", "b")) == ("" if more else "b")
+    assert answer(world, come(world, "other", labels=(("app", "other"),)), ("b",)) == "b"
+
+
+def planned(world: FakeCluster, name: str, rules: InterPodConstraints) -> FilterOutcome:
+    """What kube-scheduler is answered about a planned pod if it asks about other nodes.
+
+    The pod is a gang of its own, so nothing but its plan gives it a place.
+    """
+    gang = GangRef(GangKey(GangSource.THALWEG, NAMESPACE, name), GangSpec(min_member=1))
+    pod = come(world, name, constraints=rules, gang=gang)
+    world.make_plan()
+    world.deliver(10)
+    node = world.ledger.reservations[pod.key].node
+    return world.ask(pod.key, [each for each in NAMES if each != node])[0]
+
+
+def test_a_planned_pod_with_many_rules_goes_to_its_node_only() -> None:
+    """Whether another node is as good, an answer does not look."""
+    assert planned(world_of(), "web", apart_from(*MANY[:-1])) == FilterOutcome.STEERED
+    assert planned(world_of(), "web", apart_from(*MANY)) == FilterOutcome.HELD
+
+
+def test_a_planned_pod_whose_rules_nobody_has_read_goes_to_its_node_only(large: FakeCluster) -> None:
+    """Until they are read."""
+    assert planned(large, "web-0", apart_from("web", "db-0")) == FilterOutcome.HELD
+    large.pass_time(1)
+    large.pass_time(1)
+    assert planned(large, "web-1", apart_from("web", "db-1")) == FilterOutcome.STEERED

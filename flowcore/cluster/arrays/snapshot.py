@@ -157,6 +157,10 @@ class NodeTable:
             self._columns.put(key, column, codes.nbytes + estimate_bytes(column.values))
         return column
 
+    def has_column(self, key: str) -> bool:
+        """Whether the values of a label were read."""
+        return key in self._columns
+
     def age(self) -> None:
         """Drops the columns that were not read since the last call but one. To be called now and then."""
         self._columns.age()

@@ -344,7 +344,9 @@ class RoundLoop:
         cluster.set_claims_known(known=self._claims_known())
         planning_input, known = self._builder.planning_input(), set(cluster.namespaces)
         # The worker learns with the next request what helps from now on.
-        changes = ledger.helped.total + self._helped_by_time
+        helped_before = ledger.helped.total
+        new_before = frozenset(self._shell.state.nominations.under_way.came)
+        changes = helped_before + self._helped_by_time
         helped = changes + self._holding_rounds
         helped_any = ledger.helped.any_pod + self._helped_by_time + self._holding_rounds
         freed, stored = ledger.helped.take_freed(), ledger.helped.take_stored()
@@ -400,7 +402,7 @@ class RoundLoop:
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
         selection = self._quarantine.choose(awake, now, in_turn, changes)
         asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
-        self._shell.apply(PlanAsked(asked_for, keeps_room=holds))
+        self._shell.apply(PlanAsked(asked_for, holds, new_before, helped_before))
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.

@@ -140,6 +140,7 @@ class LedgerChecks:
 
     def _check_reservations(self) -> None:
         reservations, waiting = self._ledger.reservations, self._cluster.waiting
+        assert self._ledger.in_vain._priorities.keys() <= waiting.keys() - reservations.keys()
         for key, each in reservations.items():
             assert each.pod.key == key
             if each.phase is Phase.AWAITING_REPLACEMENT:

@@ -26,6 +26,7 @@ from thalweg_operator.reservations.ledger.records.devices.device_claims import D
 from thalweg_operator.reservations.ledger.records.devices.device_turns import DeviceTurns
 from thalweg_operator.reservations.ledger.records.helped import Helped
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
+from thalweg_operator.reservations.ledger.records.in_vain import PodsInVain
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase, check_transition
@@ -52,6 +53,7 @@ class Ledger:
         device_turns: where kube-scheduler or the binder chooses devices.
         nominated_in_vain: reservations of pods that we bind, with a nomination, that ended in this step without that.
         pending: what is remembered of waiting pods, by key.
+        in_vain: waiting pods that a plan had no node for, and that have none since.
         arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
@@ -83,6 +85,7 @@ class Ledger:
         self.drifts = True
         self.nominated_in_vain: list[Reservation] = []
         self.pending: dict[str, PendingRecord] = {}
+        self.in_vain = PodsInVain()
         self.arrivals = Arrivals()
         self.ends = False
         self.round_wanted = self.round_at_once = False
@@ -107,6 +110,7 @@ class Ledger:
     def forget_waiting(self, key: str) -> None:
         """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
         self.pending.pop(key, None)
+        self.in_vain.drop(key)
 
     def plannable_since(self, pod: Pod, now: float) -> float:
         """When a pod could first be planned, by the wall clock: the first round that could, or what is written on it.
@@ -145,6 +149,7 @@ class Ledger:
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
+        self.in_vain.drop(pod.key)
         self.arrivals.add(node, pod.pod_class, planned=planned)
         for victim in victims:
             record = self.victims.get(victim.pod.key)

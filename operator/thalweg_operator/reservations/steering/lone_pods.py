@@ -19,7 +19,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.nodes import Node
-from flowcore.model.pod_index import SpreadMatch
+from flowcore.model.pod_index import PodSignature, SpreadMatch
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.resources import CPU, MEMORY
@@ -35,7 +35,7 @@ from thalweg_operator.reservations.steering.nominations import expect_question, 
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 from thalweg_operator.reservations.steering.records.prices_beside_others import with_others
-from thalweg_operator.reservations.steering.shifts import counted_by_others
+from thalweg_operator.reservations.steering.shifts import are_rules_at_hand, counted_by_others, read_later
 from thalweg_operator.reservations.steering.state import SteeringState
 
 #: Seconds that prices of a plan hold: room comes free meanwhile, and costs may follow the time.
@@ -72,7 +72,7 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
         return False
     if not delivery.steered:
         return _bind(state, pod, policy)
-    if _prices(state, pod, policy) is None:
+    if _firm_prices(state, pod, policy) is None:
         return False
     records.unasked[pod.key] = state.now + QUESTION_WITHIN
     return True
@@ -182,11 +182,16 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
 
 def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
     """What nodes cost the pod, if that says what a round would do."""
+    prices = _firm_prices(state, pod, policy)
+    return None if prices is None else priced_with_others(state, pod, policy, prices)
+
+
+def _firm_prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
+    """The prices of the pod's class, if no node changed since they were made."""
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
-    if prices is None or not _hold(state, prices) or (pod.pod_class, policy.name) not in records.firm:
-        return None
-    return priced_with_others(state, pod, policy, prices)
+    is_firm = prices is not None and _hold(state, prices) and (pod.pod_class, policy.name) in records.firm
+    return prices if is_firm else None
 
 
 def _hold(state: SteeringState, prices: PlannedPrices) -> bool:
@@ -282,9 +287,23 @@ def _may_go_first(state: SteeringState, pod: Pod, policy: Policy) -> bool:
         record = ledger.known_record(planned)
         return record is not None and record.unplaced
 
-    return _is_placed_by_price(state, pod, policy) and not state.nominations.under_way.comes_before(
-        pod, policy, cluster.namespaces, was_in_vain
+    records = state.nominations
+    return (
+        _is_placed_by_price(state, pod, policy)
+        and not _room_came_for_others(state, pod)
+        and not records.under_way.comes_before(pod, policy, cluster.namespaces, was_in_vain)
     )
+
+
+def _room_came_for_others(state: SteeringState, pod: Pod) -> bool:
+    """Whether a pod that no plan had a node for may have one since the last plan was asked for, and comes first.
+
+    Such pods wait longer: of one priority they are first, as in kube-scheduler's queue.
+    """
+    highest = state.ledger.in_vain.highest
+    if highest is None or highest < pod.pod_class.priority:
+        return False
+    return state.ledger.helped.total != state.nominations.under_way.helped
 
 
 def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
@@ -293,6 +312,7 @@ def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     No rule of reserved pods that kube-scheduler is still to ask about may count it: they come first.
     """
     cluster, ledger = state.cluster, state.ledger
+    signature = with_policy_constraints(pod.signature, policy, cluster.services)
     return (
         not state.is_delivering
         and not ledger.ends
@@ -305,8 +325,17 @@ def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
         and _never_waits(state, policy)
         and not delivery_of(policy).blocked(policy, pod)
         and not cluster.queues.of(pod, cluster.namespaces)
-        and not counted_by_others(state, with_policy_constraints(pod.signature, policy, cluster.services))
+        and _may_look_at_rules(state, signature)
+        and not counted_by_others(state, signature)
     )
+
+
+def _may_look_at_rules(state: SteeringState, signature: PodSignature) -> bool:
+    """Whether the rules of a pod are at hand; else they are read later, for the pods to come."""
+    if are_rules_at_hand(state, signature):
+        return True
+    read_later(state, signature)
+    return False
 
 
 def _is_by_itself(pod: Pod) -> bool:

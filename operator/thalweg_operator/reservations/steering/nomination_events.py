@@ -44,7 +44,7 @@ from thalweg_operator.reservations.steering.nominations import (
     was_tried,
     withdraw,
 )
-from thalweg_operator.reservations.steering.shifts import Place, saving_on
+from thalweg_operator.reservations.steering.shifts import Place, read_for_moves_later, saving_on
 from thalweg_operator.reservations.steering.state import SteeringState
 
 #: kube-scheduler provisions volumes for ten minutes at most.
@@ -254,6 +254,7 @@ def _held(state: SteeringState, pod: Pod, before: Reservation | None, nominated:
             state.nominations.woken.add(pod.key)
             state.effects.append(WakePod(pod, unseen=False))
             return
+        read_for_moves_later(state, pod)
         # It sleeps now, and the nomination wakes it. Or it came upon the node by itself, and that attempt failed: once
         # it knows of the node, its next attempt is conclusive.
         nominate(state, pod)

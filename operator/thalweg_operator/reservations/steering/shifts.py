@@ -15,13 +15,14 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
-from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm
+from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import AffinityMatch, PodSignature, SpreadMatch
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import value_of
+from flowcore.rules.rules_at_hand import Reading, lacking
 from thalweg_operator.reservations.ledger.feasibility import fits_now, holds, infeasible_nodes
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
@@ -36,6 +37,8 @@ from thalweg_operator.reservations.volume_needs import are_bound
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
 _MOST_NODES = 16
+#: Anti-affinity terms of running pods about a pod that an answer looks at.
+MOST_TERMS = 32
 #: A place may shift to a node where the pod costs more by this part of what it saves on its own. Else it is held, and
 #: needs a nomination, a second attempt and at least a second.
 _DEARER = 10
@@ -160,7 +163,9 @@ def _exchanged(
     cluster, ledger = state.cluster, state.ledger
     size, records, planned = Size.of(place_key), state.nominations, cluster.nodes.get(before.node)
     prices = records.prices_for(place_key.pod_class, policy.name)
-    if size is None or prices is None or planned is None or policy.has_rules or _is_spread(state, before.pod):
+    if size is None or prices is None or planned is None or policy.has_rules:
+        return None
+    if not are_rules_at_hand(state, _read_for_moves(_rules_of(cluster, before.pod))) or _is_spread(state, before.pod):
         return None
     since = prices.generation
     if cluster.node_changed_since(before.node, since) or counted_by_others(state, place_key.signature):
@@ -176,6 +181,7 @@ def _exchanged(
             and others.generation == since
             and _costs_as_much(before.node, prices, partner.node, others)
             and partner.pod.usage == before.pod.usage
+            and are_rules_at_hand(state, _read_for_moves(_rules_of(cluster, partner.pod)))
             and not _is_spread(state, partner.pod)
             and not cluster.node_changed_since(partner.node, since)
             and not _is_rejected(ledger, partner.pod, before.node)
@@ -234,6 +240,8 @@ def _shifted(
     signature = with_policy_constraints(pod.signature, policy, cluster.services)
     if prices is None or counted_by_others(state, signature) or _decides_for_others(state.cluster, pod):
         return None
+    if not are_rules_at_hand(state, _read_for_moves(signature)):
+        return None
     keys = counting_keys(signature)
     for price, node in _cheapest(state, prices, nodes):
         domains = domains_of(node, keys)
@@ -290,6 +298,43 @@ def counted_by_others(state: SteeringState, signature: PodSignature) -> bool:
     """Whether the rules of reserved pods of other signatures count pods of this one."""
     cluster = state.cluster
     return _counted(state).by_others(signature, cluster.namespaces)
+
+
+def are_rules_at_hand(state: SteeringState, signature: PodSignature) -> bool:
+    """Whether an answer may look at the rules of a pod, and at those of running pods about it.
+
+    Args:
+        signature: with the rules of its policy.
+    """
+    terms = state.cluster.occupancy.pod_index.anti_affinity_terms_for(signature)
+    return len(terms) <= MOST_TERMS and _lacking(state, signature) == []
+
+
+def read_later(state: SteeringState, signature: PodSignature) -> None:
+    """Asks for what the rules of a pod read and is not at hand: it is read beside the answers."""
+    state.nominations.rules_to_read.want(_lacking(state, signature) or ())
+
+
+def read_for_moves_later(state: SteeringState, pod: Pod) -> None:
+    """The same for a planned pod that is held: what decides whether it may go elsewhere."""
+    read_later(state, _read_for_moves(_rules_of(state.cluster, pod)))
+
+
+def _lacking(state: SteeringState, signature: PodSignature) -> Sequence[Reading] | None:
+    if signature.constraints is None:
+        return []
+    cluster = state.cluster
+    table = state.nominations.node_table.of(cluster.nodes)
+    return lacking(signature.constraints, signature.namespace, cluster.occupancy.pod_index, table)
+
+
+def _read_for_moves(signature: PodSignature) -> PodSignature:
+    """The same with those rules only that are read where a planned pod goes elsewhere: domains stay for the others."""
+    rules = signature.constraints
+    if rules is None:
+        return signature
+    read = InterPodConstraints(anti_affinity=rules.anti_affinity, soft_spread=rules.soft_spread)
+    return msgspec.structs.replace(signature, constraints=read)
 
 
 def _counted(state: SteeringState) -> CountedPods:

@@ -34,6 +34,8 @@ _FOLLOW_SECONDS = 60.0
 _OVERDUE_SECONDS = 5.0
 #: Longest pause in seconds between two wakes of a pod that our watch had not shown; pauses double up to it.
 _LONGEST_UNSEEN = 60.0
+#: Seconds between two rules whose pods are searched for the answers to come.
+_READ_SECONDS = 1.0
 #: Seconds between two looks at all nominations.
 _SWEEP_SECONDS = 5.0
 
@@ -49,12 +51,15 @@ def time_passed(state: SteeringState) -> None:
     begin_waves(state)
     nominate_reserved(state)
     unasked(state)
+    if now - records.last_read >= _READ_SECONDS:
+        records.last_read = now
+        table = records.node_table.of(state.cluster.nodes)
+        records.rules_to_read.read_one(state.cluster.occupancy.pod_index, table)
     if now - records.last_sweep >= _SWEEP_SECONDS:
         records.last_sweep = now
         state.ledger.in_flight.settle(now)
         forget_node_changes(state)
         records.counted_pods.forget()  # what it knows of pods that are gone
-        records.node_table.of(state.cluster.nodes)  # what it knows of nodes that are gone
         records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
         _sweep(state)
         if records.has_prices or records.arrivals:

@@ -43,7 +43,6 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.gangs_under_way import find_begun_gangs, take_back_gangs
-from thalweg_operator.reservations.steering.records.plan_under_way import PlanUnderWay
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.before_binding import leftovers, preparing, releasing
@@ -82,7 +81,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
         case NodePut() | NodeRemoved() | NamespaceSet() | ObjectSet() | ParentsFollowed():
             watches.object_event(state, event)
         case PlanAsked():
-            records.under_way = PlanUnderWay(event.pods, keeps_room=event.keeps_room)
+            _plan_asked(state, event)
         case PlanMade():
             plans.plan_made(state, event)
         case PodsUnplaced():
@@ -130,6 +129,13 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
     effects = state.effects
     state.now, state.effects = outside
     return effects
+
+
+def _plan_asked(state: State, event: PlanAsked) -> None:
+    ledger, records = state.ledger, state.nominations
+    looked_at = records.under_way.came if event.looked_at is None else event.looked_at
+    helped = ledger.helped.total if event.helped is None else event.helped
+    records.plan_asked(event.pods, looked_at, keeps_room=event.keeps_room, helped=helped)
 
 
 def _write_answered(state: State, event: WriteAnswered) -> None:

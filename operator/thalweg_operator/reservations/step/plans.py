@@ -330,6 +330,9 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
             state.ledger.device_claims.want_freed(pod, unplaced.frees)
         if pod.key in state.ledger.held:
             victims.give_up(state, state.ledger.reservations[pod.key])
+        current = state.cluster.waiting.get(pod.key)
+        if current is not None and current.uid == pod.uid and pod.key not in state.ledger.reservations:
+            state.ledger.in_vain.add(pod)  # else it went, or got a place, while the plan was made
         text = unplaced.reason
         if unplaced.planned:
             rejected = backoff.rejected_nodes(state.cluster, state.ledger, pod, state.now)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.model.gang_spec import GangKey, GangRef
 from flowcore.model.nodes import Node
-from flowcore.model.pods import PodClass
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Policy
+from flowcore.rules.rules_at_hand import RulesToRead
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
@@ -81,6 +83,7 @@ class NominationRecords:
         counted_pods: what rules of reserved pods count, put together when it is asked about.
         under_way: the plan that is being made, or is made next.
         node_table: all nodes as arrays.
+        rules_to_read: what rules of pods read that was not at hand for an answer.
         networks: names of the cost models that draw a network.
         started: cluster and policies are known.
         begun: uids of waiting pods whose gangs are bound in part, as this process found them; until its first plan.
@@ -88,7 +91,7 @@ class NominationRecords:
         may_lack: gangs that may lack pods since this step, each as one of its pods names it.
         last_question: when kube-scheduler last asked about a pod that it is to bind.
         hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
-        last_sweep: when all nominations were last looked at.
+        last_sweep, last_read: when all nominations were last looked at, and what a rule reads was last read.
         plan_count: plans so far.
         chain_count: chains of waves in them.
     """
@@ -110,6 +113,7 @@ class NominationRecords:
     counted_pods: CountedPods = field(default_factory=CountedPods)
     under_way: PlanUnderWay = field(default_factory=PlanUnderWay)
     node_table: KeptTable = field(default_factory=KeptTable)
+    rules_to_read: RulesToRead = field(default_factory=RulesToRead)
     networks: frozenset[str] = frozenset()
     started: bool = False
     begun: frozenset[str] = frozenset()
@@ -118,6 +122,7 @@ class NominationRecords:
     last_question: float = 0.0
     hit_rate: float = 1.0
     last_sweep: float = 0.0
+    last_read: float = 0.0
     plan_count: int = 0
     chain_count: int = 0
     _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
@@ -180,6 +185,23 @@ class NominationRecords:
         """By what equal pods may take the place of a pod; None: none does."""
         return self.places.place_key(key) or self.announced.place_key(key)
 
+    def plan_asked(
+        self, pods: Sequence[tuple[Pod, Policy]], looked_at: Collection[str], *, keeps_room: bool, helped: int
+    ) -> None:
+        """A plan is asked for.
+
+        Args:
+            pods: that it is to place, each with its policy.
+            looked_at: keys of the pods that came before it was decided which these are.
+            keeps_room: whether room is kept for a gang.
+            helped: see ``PlanUnderWay``.
+        """
+        before = self.under_way
+        came = [each for key, each in before.came.items() if key not in looked_at]
+        # A plan that was never made leaves it to the next one.
+        was_helped = before.was_helped or helped != before.helped
+        self.under_way = PlanUnderWay(pods, came, keeps_room=keeps_room, helped=helped, was_helped=was_helped)
+
     def planned(self, *, keeps_room: bool) -> None:
         """A plan was carried out: nobody waits for the first one any more. The next one is for who came meanwhile.
 
@@ -187,7 +209,8 @@ class NominationRecords:
             keeps_room: whether it keeps room for a gang.
         """
         self.begun, self.begun_until = frozenset(), NEVER
-        self.under_way = PlanUnderWay(self.under_way.came.values(), keeps_room=keeps_room)
+        came, helped = self.under_way.came.values(), self.under_way.helped
+        self.under_way = PlanUnderWay((), came, keeps_room=keeps_room, helped=helped)
 
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""

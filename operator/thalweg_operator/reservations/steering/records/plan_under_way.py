@@ -18,24 +18,34 @@ class PlanUnderWay:
 
     Attributes:
         keeps_room: whether it keeps room for a gang.
+        helped: the number of steps that may have helped pods which no plan had a node for, when it was asked for.
+        was_helped: whether there were such steps since the last plan that was made; it had no node for these pods.
         came: pods that came since the plan was asked for, each with its policy, by key. The next plan is for them.
     """
 
-    def __init__(self, pods: Iterable[tuple[Pod, Policy]] = (), *, keeps_room: bool = False) -> None:
+    def __init__(
+        self,
+        pods: Iterable[tuple[Pod, Policy]] = (),
+        came: Iterable[tuple[Pod, Policy]] = (),
+        *,
+        keeps_room: bool = False,
+        helped: int = 0,
+        was_helped: bool = False,
+    ) -> None:
         """A plan that was asked for.
 
         Args:
             pods: that it is to place, each with its policy.
-            keeps_room: see the class.
+            came, keeps_room, helped, was_helped: see the class.
         """
-        self.keeps_room = keeps_room
-        self.came: dict[str, tuple[Pod, Policy]] = {}
-        self._to_look_at = {pod.key: (pod, policy) for pod, policy in pods}
-        #: Of each pod that was looked at its priority, and whether it is placed with others or not at all.
+        self.keeps_room, self.helped, self.was_helped = keeps_room, helped, was_helped
+        self.came = {pod.key: (pod, policy) for pod, policy in came}
+        self._to_look_at = {pod.key: (pod, policy) for pod, policy in pods} | self.came
+        #: Of each pod that was looked at its priority, and whether it comes before others of its priority.
         self._known: dict[str, tuple[int, bool]] = {}
-        #: How many of them have each priority, and how many that are placed with others or not at all.
+        #: How many of them have each priority, and how many of these come before others of it.
         self._priorities: Counter[int] = Counter()
-        self._in_groups: Counter[int] = Counter()
+        self._first: Counter[int] = Counter()
         #: Of each pod with rules that was looked at its signature, and how many have each.
         self._ruled: dict[str, PodSignature] = {}
         self._signatures: Counter[PodSignature] = Counter()
@@ -56,9 +66,9 @@ class PlanUnderWay:
                 del self._signatures[signature]
                 self._counted.unlearn(signature, apart=True)
         self._to_look_at.pop(key, None)
-        priority, in_group = self._known.pop(key, (None, False))
+        priority, comes_first = self._known.pop(key, (None, False))
         if priority is not None:
-            for counted in (self._priorities, self._in_groups) if in_group else (self._priorities,):
+            for counted in (self._priorities, self._first) if comes_first else (self._priorities,):
                 counted[priority] -= 1
                 if not counted[priority]:
                     del counted[priority]
@@ -69,8 +79,8 @@ class PlanUnderWay:
         """Whether the plan, or the next one, may lose by it that a pod gets a place first.
 
         A pod of no lower priority that no rule of other pods of the plan speaks of takes the last room on a node, or
-        the place of a pod like itself: that one is planned again, and a gang must not break by it. A gang that no node
-        was found for before loses nothing.
+        the place of a pod like itself: that one is planned again, and a gang must not break by it. Who was planned in
+        vain before loses nothing if nothing helped it since, and else comes first.
 
         Args:
             pod: a pod that comes by itself.
@@ -83,7 +93,7 @@ class PlanUnderWay:
         return (
             self.keeps_room
             or max(self._priorities, default=priority) > priority
-            or any(of_group >= priority for of_group in self._in_groups)
+            or any(first >= priority for first in self._first)
             or self._counted.by_others(with_policy_constraints(pod.signature, policy), namespaces)
         )
 
@@ -91,11 +101,12 @@ class PlanUnderWay:
         pods, self._to_look_at = self._to_look_at, {}
         for key, (pod, policy) in pods.items():
             priority = pod.pod_class.priority
-            in_group = (pod.gang is not None or all_or_none(pod.labels, policy)) and not was_in_vain(pod)
-            self._known[key] = priority, in_group
+            in_group = pod.gang is not None or all_or_none(pod.labels, policy)
+            comes_first = self.was_helped if was_in_vain(pod) else in_group
+            self._known[key] = priority, comes_first
             self._priorities[priority] += 1
-            if in_group:
-                self._in_groups[priority] += 1
+            if comes_first:
+                self._first[priority] += 1
             if pod.constraints is not None or policy.has_rules:
                 self._ruled[key] = with_policy_constraints(pod.signature, policy)
                 self._signatures[self._ruled[key]] += 1
