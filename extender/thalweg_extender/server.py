@@ -106,15 +106,15 @@ class VerbDispatcher:
         started = time.perf_counter()
         try:
             self._answers.check_ready()
-            found = self._answers.filter_at_once(body)
+            answered = self._answers.filter_at_once(body)
         except (BadRequest, _Unready):
             return None
         except Exception:  # noqa: BLE001 - one bad request must not stop the server
             _log.exception("request failed", verb="filter")
             return None
-        if not isinstance(found, tuple):
-            return found
-        outcome, answer = found
+        if not isinstance(answered, tuple):
+            return answered
+        outcome, answer = answered
         self._on_answer("filter", outcome, time.perf_counter() - started)
         return answer
 

@@ -235,11 +235,11 @@ class _Connection(RequestHandler):
             return
         self._kept += data
         if self._until is not None:
-            self._pass_on()  # it asks again before it is answered, or says more than it announced
+            self._give_to_aiohttp()  # it asks again before it is answered, or says more than it announced
         else:
             self._try()
         if self._kept and self._timer is None:
-            self._timer = self._loop.call_later(_REST, self._pass_on)
+            self._timer = self._loop.call_later(_REST, self._give_to_aiohttp)
 
     def _try(self) -> None:
         """Answers what is kept if that is possible at once, gives it to aiohttp, or waits a moment for the rest."""
@@ -253,7 +253,7 @@ class _Connection(RequestHandler):
             or len(request.body) + request.missing > self._at_once.largest
             or self._connections.uses_old_certificates(self)
         ):
-            self._pass_on()
+            self._give_to_aiohttp()
         elif not request.missing:
             answer = self._at_once.answer(request.body, self.transport)
             if isinstance(answer, bytes):
@@ -262,7 +262,7 @@ class _Connection(RequestHandler):
                 self.transport.write(response(answer))
                 self._connections.request_answered(self)
             elif answer is None:
-                self._pass_on()
+                self._give_to_aiohttp()
             else:
                 self._until = answer
                 answer.add_done_callback(self._try_again)
@@ -272,7 +272,7 @@ class _Connection(RequestHandler):
             self._until = None
             self._try()
 
-    def _pass_on(self) -> None:
+    def _give_to_aiohttp(self) -> None:
         """Gives aiohttp what is kept of a request."""
         if data := self._forget():
             self._waits = False
@@ -289,7 +289,7 @@ class _Connection(RequestHandler):
         return data
 
     def eof_received(self) -> None:
-        self._pass_on()
+        self._give_to_aiohttp()
         super().eof_received()
 
     def connection_lost(self, exc: BaseException | None) -> None:

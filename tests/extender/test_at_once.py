@@ -25,7 +25,7 @@ PASSES = Advice(managed=True, node="n1", hold=True)
 NAMES = ["n0", "n1", "n2"]
 
 
-class Guide(StubPlanView):
+class CountingPlanView(StubPlanView):
     """Counts which way questions are asked, and lets them wait."""
 
     def __init__(self, advice: Advice = PASSES) -> None:
@@ -95,7 +95,7 @@ def named(answer: tuple[int, dict[str, str], bytes]) -> list[str]:
 
 
 async def test_answers_are_the_same_either_way() -> None:
-    guide, told = Guide(), list[tuple[str, str]]()
+    guide, told = CountingPlanView(), list[tuple[str, str]]()
     async with connected(guide, on_answer=lambda verb, outcome, _: told.append((verb, outcome))) as client:
         status, headers, body = await client.asks(QUESTION)
         other = await client.asks(go_request(filter_request(NAMES), "filter", "Accept: */*"))
@@ -111,7 +111,7 @@ async def test_answers_are_the_same_either_way() -> None:
 async def test_a_question_in_two_parts(at: int) -> None:
     """Wherever it is cut; a head that is cut is aiohttp's, and so is a rest that comes late."""
     for pause in (0.0, 0.05):
-        guide = Guide()
+        guide = CountingPlanView()
         async with connected(guide) as client:
             assert named(await client.asks(QUESTION[:at], QUESTION[at:], pause=pause)) == ["n1"]
             assert named(await client.asks(QUESTION)) == ["n1"]
@@ -121,7 +121,7 @@ async def test_a_question_in_two_parts(at: int) -> None:
 async def test_after_other_requests_of_a_connection_questions_are_answered_at_once_again() -> None:
     """Also after one whose rest came late."""
     body = preempt_request({"n1": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0}})
-    guide = Guide()
+    guide = CountingPlanView()
     async with connected(guide) as client:
         for verb, request in (("preempt", body), ("prioritize", filter_request(NAMES)), ("unheard-of", b"{}")):
             await client.asks(go_request(request, verb))
@@ -132,7 +132,7 @@ async def test_after_other_requests_of_a_connection_questions_are_answered_at_on
 
 
 async def test_what_waits_for_a_plan_is_asked_again_the_other_way() -> None:
-    guide = Guide()
+    guide = CountingPlanView()
     guide.at_once = [False, True]
     async with connected(guide) as client:
         assert [named(await client.asks(QUESTION)) for _ in range(2)] == [["n1"]] * 2
@@ -141,7 +141,7 @@ async def test_what_waits_for_a_plan_is_asked_again_the_other_way() -> None:
 
 async def test_what_waits_for_the_watch_is_answered_when_that_has_shown_the_pod() -> None:
     """Or after a moment by the way that may wait longer, and by nobody if the client leaves."""
-    guide, loop = Guide(), asyncio.get_running_loop()
+    guide, loop = CountingPlanView(), asyncio.get_running_loop()
     shown, late, left = (loop.create_future() for _ in range(3))
     guide.at_once = [shown, True, late]
     loop.call_later(0.001, shown.set_result, None)
@@ -163,7 +163,7 @@ async def test_what_waits_for_the_watch_is_answered_when_that_has_shown_the_pod(
 
 async def test_who_asks_twice_at_once_is_answered_twice_in_order() -> None:
     first, second = (go_request(filter_request(NAMES, pod(name))) for name in ("a", "b"))
-    guide = Guide()
+    guide = CountingPlanView()
     async with connected(guide) as client:
         client.writer.write(first + second)
         assert [named(await client.answer()) for _ in range(2)] == [["n1"]] * 2
@@ -180,7 +180,7 @@ async def test_a_connection_without_questions_ends_after_its_time_and_no_sooner(
     """Whichever way its last question was answered."""
     limits = replace(UNPACED_LIMITS, idle=0.6)
     for last in (QUESTION, go_request(filter_request(NAMES), "prioritize")):
-        async with connected(Guide(), limits) as client:
+        async with connected(CountingPlanView(), limits) as client:
             loop = asyncio.get_running_loop()
             for _ in range(4):
                 await asyncio.sleep(0.3)
@@ -194,7 +194,7 @@ async def test_a_connection_without_questions_ends_after_its_time_and_no_sooner(
 @pytest.mark.parametrize("advice", [Advice(known=False), "not in sync", RuntimeError("broken")])
 async def test_what_is_answered_slowly_or_not_at_all_is_the_other_ways(advice: Any) -> None:
     """Answers about unknown pods are paced; where nothing can be said the status says so."""
-    guide = Guide()
+    guide = CountingPlanView()
     guide.advice = advice
     if isinstance(advice, RuntimeError):
         guide.advice = lambda *_: (_ for _ in ()).throw(advice)
@@ -205,7 +205,7 @@ async def test_what_is_answered_slowly_or_not_at_all_is_the_other_ways(advice: A
 
 
 async def test_a_body_of_10_mib_is_refused_as_ever() -> None:
-    async with connected(Guide()) as client:
+    async with connected(CountingPlanView()) as client:
         status, *_ = await client.asks(go_request(b"x" * (10 * 1024**2))[: 1024**2])
         assert status == 413
 

@@ -55,8 +55,8 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The price of each node; infinite: it has no room for these pods, or the plan did not know it."""
         base, step, codes, position_of = self.base, self.step, self.codes, self.positions.get
         places = [position_of(node) for node in nodes]
-        found = [NOT_ALLOWED if place is None else codes[place] for place in places]
-        return [base + step * code if code < NO_ROOM else inf for code in found]
+        node_codes = [NOT_ALLOWED if place is None else codes[place] for place in places]
+        return [base + step * code if code < NO_ROOM else inf for code in node_codes]
 
     @property
     def rounded(self) -> int:
