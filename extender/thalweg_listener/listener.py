@@ -251,6 +251,7 @@ class _Connection(RequestHandler):
             or self.transport is None
             or request.path != self._at_once.path
             or len(request.body) + request.missing > self._at_once.largest
+            or self.transport.get_write_buffer_size()  # the client does not read its answers: aiohttp waits for it
             or self._connections.uses_old_certificates(self)
         ):
             self._give_to_aiohttp()

@@ -191,6 +191,30 @@ async def test_a_connection_without_questions_ends_after_its_time_and_no_sooner(
             assert loop.time() - before >= 0.5
 
 
+async def test_a_client_that_reads_no_answers_gets_no_more_of_them() -> None:
+    """Nothing piles up for it; once it reads, all come."""
+    names = [f"node-{at:04}" for at in range(4000)]
+    question, count = go_request(filter_request(names)), 400
+    guide = CountingPlanView(Advice(managed=True))
+
+    async def asks(writer: asyncio.StreamWriter) -> None:
+        for _ in range(count):
+            writer.write(question)
+            await writer.drain()
+            await asyncio.sleep(0.003)  # a question that comes with the next one is not answered at once
+
+    async with connected(guide) as client:
+        asking = asyncio.create_task(asks(client.writer))
+        before = -1
+        while len(guide.answers) > before:
+            before = len(guide.answers)
+            await asyncio.sleep(0.3)
+        assert 0 < before < count
+        assert all([named(await client.answer()) == names for _ in range(count)])
+        await asking
+    assert len(guide.answers) == count
+
+
 @pytest.mark.parametrize("advice", [Advice(known=False), "not in sync", RuntimeError("broken")])
 async def test_what_is_answered_slowly_or_not_at_all_is_the_other_ways(advice: Any) -> None:
     """Answers about unknown pods are paced; where nothing can be said the status says so."""
