@@ -64,6 +64,8 @@ def begun(data: bytes) -> Begun | None:
 @lru_cache(maxsize=64)
 def _read(head: bytes) -> tuple[bytes, int] | None:
     """The path of a request and the length of its body; None: the head says something else, too."""
+    if len(head) > 8190 or not head.replace(b"\r\n", b"").decode("latin-1").isprintable():
+        return None
     line, *fields = head.split(b"\r\n")
     method, *words = line.split(b" ")
     if method != b"POST" or len(words) != 2 or words[1] != b"HTTP/1.1":

@@ -235,6 +235,7 @@ class _Connection(RequestHandler):
             return
         self._kept += data
         if self._until is not None:
+            self._missing -= len(data)
             self._give_to_aiohttp()  # it asks again before it is answered, or says more than it announced
         else:
             self._try()
@@ -246,6 +247,8 @@ class _Connection(RequestHandler):
         assert self._at_once is not None  # noqa: S101 - else nothing is kept
         request = begun(self._kept)
         self._missing = _UNKNOWN if request is None else request.missing
+        if request is not None:
+            self._connections.request_received(self)
         if (
             request is None
             or self.transport is None
@@ -259,7 +262,6 @@ class _Connection(RequestHandler):
             answer = self._at_once.answer(request.body, self.transport)
             if isinstance(answer, bytes):
                 self._forget()
-                self._connections.request_received(self)
                 self.transport.write(response(answer))
                 self._connections.request_answered(self)
             elif answer is None:
@@ -289,6 +291,10 @@ class _Connection(RequestHandler):
             timer.cancel()
         return data
 
+    def close(self) -> None:
+        self._give_to_aiohttp()
+        super().close()
+
     def eof_received(self) -> None:
         self._give_to_aiohttp()
         super().eof_received()
@@ -301,7 +307,7 @@ class _Connection(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         ended = await super().finish_response(request, resp, start_time)
-        self._waits = not self._missing
+        self._waits = not self._missing and bool(ended[0].keep_alive)
         return ended
 
     def handle_error(

@@ -176,6 +176,35 @@ async def test_who_asks_twice_at_once_is_answered_twice_in_order() -> None:
     assert [key for key, *_ in guide.answers] == ["shop/a", "shop/b"] * 2
 
 
+async def test_no_body_is_read_as_a_question() -> None:
+    """The head of a second request comes while the first question waits, and its body after the answer."""
+    smuggled = go_request(filter_request(NAMES, pod("smuggled")))
+    head = go_request(smuggled, "prioritize")[: -len(smuggled)]
+    guide, shown = CountingPlanView(), asyncio.get_running_loop().create_future()
+    guide.at_once = [shown]
+    async with connected(guide) as client:
+        client.writer.write(QUESTION)
+        await guide.was_asked.wait()
+        client.writer.write(head)
+        assert named(await client.answer()) == ["n1"]
+        status, *_ = await client.asks(smuggled)
+    assert status == 400
+    assert [key for key, *_ in guide.answers] == ["shop/web-0"]
+
+
+async def test_a_question_that_waits_is_answered_at_the_end() -> None:
+    """Of the listener, as one that aiohttp has."""
+    guide = CountingPlanView()
+    guide.at_once = [asyncio.get_running_loop().create_future()]
+    async with served(guide) as address:
+        host, _, port = address.split("/")[2].partition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        client.writer.write(QUESTION)
+        await guide.was_asked.wait()
+    assert named(await client.answer()) == ["n1"]
+    client.writer.close()
+
+
 async def test_a_connection_without_questions_ends_after_its_time_and_no_sooner() -> None:
     """Whichever way its last question was answered."""
     limits = replace(UNPACED_LIMITS, idle=0.6)
@@ -246,6 +275,9 @@ NOT_GOS = [
     QUESTION.replace(b"POST", b"PUT"),
     QUESTION.replace(b"Content-Length: ", b"Content-Length: +"),
     QUESTION.replace(b"Content-Length: ", b"Content-Length: -"),
+    QUESTION.replace(b"thalweg", b"thal\x00weg"),
+    QUESTION.replace(b"thalweg", b"thal\nTransfer-Encoding: chunked"),
+    QUESTION.replace(b"thalweg", b"x" * 9000),
     QUESTION + b"x",
     QUESTION[:40],
     b"",
