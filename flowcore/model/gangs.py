@@ -43,6 +43,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
         to_come: pods that its controller makes once it runs, and that must have room when it is placed.
         placed: how many of its pods have a node, where these decide its domain; 0: none, or not known.
+        is_one_of_several: it was made before the plan, of pods that may be in other such gangs as well.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     foreign_pods: tuple[str, ...] = ()
     to_come: tuple[PodsToCome, ...] = ()
     placed: int = 0
+    is_one_of_several: bool = False
 
     @property
     def needs_domain(self) -> bool:

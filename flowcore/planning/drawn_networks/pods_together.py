@@ -14,7 +14,6 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.amount_text import as_sentence, counted
 from flowcore.model.gangs import Gang
 from flowcore.model.networks import NetworkRules
-from flowcore.model.policies import Policy
 from flowcore.planning.drawn_networks.gang_ways import price_of_waiting
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.passes.round_pass import Pass
@@ -38,22 +37,22 @@ class FormNetworkGangs(Pass):
         if not policies:
             return problem
         snapshot, gangs, gang_of = problem.snapshot, dict(problem.snapshot.gangs), dict[str, str]()
-        mixed, left = list[Policy](), dict[str, str]()
+        left, missed = dict[str, str](), dict[str, int]()
         for policy in policies:
             rules = policy.network_rules
             assert rules is not None  # noqa: S101 - see above
             demands = [demand for demand in problem.demands if demand.policy.name == policy.name]
             own = [pod for demand in demands for pod in demand.group.pods if pod.victim is None]
+            is_one_of_several = len(demands) > 1 or any(pod.gangs for pod in own)
             for gang, pods in _gangs(rules, own):
+                keys = [pod.key for pod in pods]
                 if len(pods) < gang.min_placed:
-                    left |= dict.fromkeys((pod.key for pod in pods), f"{gang.name}: only {len(pods)} of them wait")
+                    left |= dict.fromkeys(keys, f"{gang.name}: only {len(pods)} of them wait")
+                    missed |= dict.fromkeys(keys if is_one_of_several else (), 0)
                 else:
-                    gangs[gang.name] = gang
-                    gang_of |= dict.fromkeys((pod.key for pod in pods), gang.name)
-            # Where pods have a choice, what decides it knows of units.
-            if not rules.classes and (len(demands) > 1 or any(pod.gangs for pod in own)):
-                mixed.append(policy)
-        self.slack, _ = price_of_waiting(problem, {}, mixed)
+                    gangs[gang.name] = msgspec.structs.replace(gang, is_one_of_several=is_one_of_several)
+                    gang_of |= dict.fromkeys(keys, gang.name)
+        self.slack, _ = price_of_waiting(problem, missed, ())
         unplaced = tuple(
             Unplaced(pod, as_sentence(left[pod.key]), int(price), GANG_INCOMPLETE, more_nodes_help=False)
             for demand in (problem.demands if left else ())

@@ -89,7 +89,7 @@ class Admission:
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each order, and after the bound; of many pods the first step has a bound."""
-        problem, atomic_groups = self._problem, self._problem.atomic_groups.all
+        problem, certain = self._problem, self._problem.atomic_groups.certain
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
         if problem.runs("gangs by price"):
             self.offer(self.by_price())
@@ -103,9 +103,9 @@ class Admission:
             self.bound = self.best.cost
         elif is_bounded:
             # What pods pay alone may be more than what rough prices say. This takes a tenth of the other one's time.
-            self.bound = max(self.bound, first_bound(problem.unreserved_cost_matrix, atomic_groups))
+            self.bound = max(self.bound, first_bound(problem.unreserved_cost_matrix, certain))
         else:
-            self.bound = lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+            self.bound = lower_bound(problem.unreserved_cost_matrix, atomic_groups=certain)
         yield
         is_near = (self.best.cost - self.bound) * _NEAR <= self.best.cost
         if self.best.cost == self.bound or (is_bounded and is_near and not is_short):
@@ -159,7 +159,7 @@ class Admission:
                     self._problem.unreserved_cost_matrix,
                     shadow_prices=relaxed.shadow_prices,
                     loads=relaxed.loads,
-                    atomic_groups=self._problem.atomic_groups.all,
+                    atomic_groups=self._problem.atomic_groups.certain,
                 )
                 for relaxed in solutions
             ),

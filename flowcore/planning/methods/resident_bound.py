@@ -37,7 +37,7 @@ def resident_bound(
         relaxed: the round in fractions without evictions; its prices hold here too.
         is_short: whether pods wait although others leave: then the round in fractions is solved without these.
     """
-    demands, groups = demands_beside(problem, room), problem.atomic_groups.all
+    demands, groups = demands_beside(problem, room), problem.atomic_groups.certain
     if not demands:
         return 0  # no pods, no cost
     gone, best = room.gone, 0

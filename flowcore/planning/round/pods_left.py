@@ -291,10 +291,13 @@ def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:
     most = [int(each.sum()) for each in counts]
     absent = np.array(
         [
-            bool(group.unschedulable_reason)
-            or any(
-                sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
-                for gang, members in zip(group.gangs, group.members, strict=True)
+            group.is_certain
+            and (
+                bool(group.unschedulable_reason)
+                or any(
+                    sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
+                    for gang, members in zip(group.gangs, group.members, strict=True)
+                )
             )
             for group in groups.all
         ]

@@ -75,6 +75,11 @@ class AtomicGroup:
         return not any(gang.chooses_domain for gang in self.gangs)
 
     @property
+    def is_certain(self) -> bool:
+        """Whether every plan has it so: none of its gangs is one of several that may be made of its pods."""
+        return not any(gang.is_one_of_several for gang in self.gangs)
+
+    @property
     def needs_domain(self) -> bool:
         """Whether a gang of it must be in one domain and has yet to choose it."""
         return any(gang.needs_domain for gang in self.gangs)
@@ -93,6 +98,11 @@ class AtomicGroups:
     all: tuple[AtomicGroup, ...]
     group_of: tuple[Int64s, ...]
     needed: tuple[Bools, ...]
+
+    @property
+    def certain(self) -> tuple[AtomicGroup, ...]:
+        """The groups that every plan has so: bounds know of no other ones."""
+        return tuple(group for group in self.all if group.is_certain)
 
     def number_of(self, demands: Sequence[Demand], demand: int, pod: PendingPod) -> int:
         """Number of the group of a pod of a demand; -1: none."""
