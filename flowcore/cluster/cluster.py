@@ -162,8 +162,6 @@ class Cluster:
         self.occupancy = Occupancy()
         self.numa = NumaIndex()
         self._node_versions: dict[str, int] = {}
-        #: The generation in which a node last changed, came or went.
-        self.nodes_changed = 0
         self._dirty_nodes: set[str] = set()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
@@ -228,7 +226,6 @@ class Cluster:
 
     def _touch_node(self, name: str, before: Node | None) -> NodeChange:
         self.occupancy.generation += 1
-        self.nodes_changed = self.generation
         if name in self.nodes:
             self._node_versions[name] = self.generation
         else:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
-from math import inf
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
@@ -218,16 +217,18 @@ def priced_with_others(state: SteeringState, pod: Pod, policy: Policy, prices: P
 def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[str]:
     """The nodes of a question that no rule closes to the pod, the cheapest first; at most so many.
 
-    By the prices of the pod's class; where no plan had such a pod, by those of any. What came to a node since makes it
-    dearer. Nodes whose price is not known come after the others.
+    By the prices of the pod's class; where no plan had such a pod, by those of a class that prefers the same. What came
+    to a node since makes it dearer. Nodes whose price is not known come after the others.
     """
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
     if prices is None or not _hold(state, prices):
-        prices = records.prices_of_any(policy.name)
+        prices = records.prices_of_like(pod.pod_class, policy.name)
     if prices is None or not _hold(state, prices):
         return
-    known = priced_with_others(state, pod, policy, prices) or prices
+    known = priced_with_others(state, pod, policy, prices)
+    if known is None:
+        return  # what it prefers only a round can tell
     open_nodes = _open(state, pod, policy, nodes)
     costs = _costs_now(state, known, open_nodes)
     for place in nsmallest(_MOST_NODES, range(len(costs)), key=costs.__getitem__):
@@ -242,10 +243,6 @@ def _costs_now(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str]
     for place, node in enumerate(nodes):
         if node in came and (taken := records.arrivals.since(node, prices.arrival)) is not None:
             costs[place] += _rise(taken, cluster.nodes.get(node), prices)
-    if cluster.nodes_changed > prices.generation:
-        for place, node in enumerate(nodes):
-            if cluster.node_changed_since(node, prices.generation):
-                costs[place] = inf
     return costs
 
 

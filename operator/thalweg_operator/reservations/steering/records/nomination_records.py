@@ -168,9 +168,13 @@ class NominationRecords:
         """What nodes cost one more pod of a class; None: unknown."""
         return self._prices.get((pod_class, policy))
 
-    def prices_of_any(self, policy: str) -> PlannedPrices | None:
-        """The newest prices by which pods of a policy get nodes, of whatever class; None: there are none."""
-        newest = (prices for (_, name), prices in reversed(self._prices.items()) if name == policy and prices.tolerance)
+    def prices_of_like(self, pod_class: PodClass, policy: str) -> PlannedPrices | None:
+        """The newest prices by which pods of a policy get nodes that prefer the same nodes as these; None: no such."""
+        newest = (
+            prices
+            for (other, name), prices in reversed(self._prices.items())
+            if name == policy and prices.tolerance and _prefers(other) == _prefers(pod_class)
+        )
         return next(newest, None)
 
     def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
@@ -218,3 +222,8 @@ class NominationRecords:
         self.announced.remove(key)
         self.woken.discard(key)
         self.reserved.pop(key, None)
+
+
+def _prefers(pod_class: PodClass) -> tuple[object, ...]:
+    """What says which nodes pods of a class prefer, whoever runs there."""
+    return pod_class.preferred_affinity, pod_class.tolerations, pod_class.images, pod_class.data
