@@ -29,9 +29,9 @@ from flowcore.model.inter_pod_constraints import (
 )
 from flowcore.model.networks import NetworkSpec
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
-from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import ZONE
 from flowcore.rules import rules_at_hand
 
@@ -327,3 +327,38 @@ def test_a_planned_pod_whose_rules_nobody_has_read_goes_to_its_node_only(large: 
     large.pass_time(1)
     large.pass_time(1)
     assert planned(large, "web-1", apart_from("web", "db-1")) == FilterOutcome.STEERED
+
+
+# -- what pods prefer --------------------------------------------------------------------------------------------------
+
+
+def test_spread_counts_on_nodes_that_changed_since_the_plan() -> None:
+    """As upstream's test of it does: two nodes get a label, one of them has all pods so far."""
+    world = world_of()
+    for name, value in (("a", "full"), ("f", "empty")):
+        labels = ((HOSTNAME, name), (ZONE, ZONES[name]), ("score", value))
+        world.put_node(Node(name, labels=labels, allocatable=(("cpu", 10_000), ("pods", 20))))
+    for at in range(4):
+        runs(world, f"before{at}", "a", labels=WEB)
+    spread = InterPodConstraints(soft_spread=(SpreadConstraint("score", 1, labelled("web")),))
+    assert answer(world, come(world, "new", constraints=spread), ("a", "f")) == "f"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"preferred_affinity": (PreferredTerm(10, NodeSelectorTerm((Requirement(ZONE, "In", ("west",)),))),)},
+        {"tolerations": (Toleration("slow", "Exists"),)},
+        {"images": ("registry.example/web:1",)},
+    ],
+    ids=["node affinity", "tolerations", "images"],
+)
+def test_a_class_that_prefers_other_nodes_than_any_that_was_planned_waits(fields: dict[str, Any]) -> None:
+    """The prices of another class do not know what it prefers; those of one that prefers the same do."""
+    world = world_of()
+    wishes = msgspec.structs.replace(OTHER, **fields)
+    assert not answer(world, come(world, "first", pod_class=wishes))
+    planned = msgspec.structs.replace(CLASS, **fields)
+    positions = {name: position for position, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(planned, "steered", positions, 0, 1, [9, 9, 9, 9, 9, 0], 10, world.cluster.generation))
+    assert answer(world, come(world, "second", pod_class=wishes)) == "f"
