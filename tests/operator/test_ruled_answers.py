@@ -15,6 +15,7 @@ from support.fake_cluster.cluster import FakeCluster, asked
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import PoliciesChanged, PricesPlanned, SchedulerAsks
+from thalweg_operator.reservations.steering.records.planned_prices import NO_ROOM
 from thalweg_operator.reservations.steering.shifts import MOST_TERMS
 
 from flowcore.model.constraints import Conflict
@@ -344,14 +345,27 @@ def test_spread_counts_on_nodes_that_changed_since_the_plan() -> None:
     assert answer(world, come(world, "new", constraints=spread), ("a", "f")) == "f"
 
 
+def test_a_node_without_a_price_may_be_the_one_that_is_preferred() -> None:
+    """It has room by now for pods of a class that it had none for: a round looks which node is better."""
+    world = world_of()
+    positions = {name: position for position, name in enumerate(NAMES)}
+    codes = [0, 0, 0, 0, 0, NO_ROOM]
+    world.apply(PricesPlanned(CLASS, "steered", positions, 0, 1, codes, 10, world.cluster.generation))
+    for at in range(4):
+        runs(world, f"before{at}", "a", labels=WEB)
+    assert not answer(world, come(world, "new", constraints=SHAPES["spread if possible"]), ("a", "f"))
+    assert answer(world, come(world, "plain"), ("a", "f")) == "a"
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"preferred_affinity": (PreferredTerm(10, NodeSelectorTerm((Requirement(ZONE, "In", ("west",)),))),)},
         {"tolerations": (Toleration("slow", "Exists"),)},
         {"images": ("registry.example/web:1",)},
+        {"node_selector": ((ZONE, "west"),)},
     ],
-    ids=["node affinity", "tolerations", "images"],
+    ids=["node affinity", "tolerations", "images", "selector"],
 )
 def test_a_class_that_prefers_other_nodes_than_any_that_was_planned_waits(fields: dict[str, Any]) -> None:
     """The prices of another class do not know what it prefers; those of one that prefers the same do."""

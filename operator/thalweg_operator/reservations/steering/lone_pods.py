@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
+from math import inf
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
@@ -217,8 +218,9 @@ def priced_with_others(state: SteeringState, pod: Pod, policy: Policy, prices: P
 def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[str]:
     """The nodes of a question that no rule closes to the pod, the cheapest first; at most so many.
 
-    By the prices of the pod's class; where no plan had such a pod, by those of a class that prefers the same. What came
-    to a node since makes it dearer. Nodes whose price is not known come after the others.
+    By the prices of the pod's class; where no plan had such a pod, by those of a class that wants and prefers the same
+    nodes. What came to a node since makes it dearer. Nodes whose price is not known come after the others, or a round
+    decides.
     """
     records = state.nominations
     prices = records.prices_for(pod.pod_class, policy.name)
@@ -231,6 +233,8 @@ def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
         return  # what it prefers only a round can tell
     open_nodes = _open(state, pod, policy, nodes)
     costs = _costs_now(state, known, open_nodes)
+    if known is not prices and inf in costs:
+        return  # it might prefer that node
     for place in nsmallest(_MOST_NODES, range(len(costs)), key=costs.__getitem__):
         yield open_nodes[place]
 

@@ -169,11 +169,11 @@ class NominationRecords:
         return self._prices.get((pod_class, policy))
 
     def prices_of_like(self, pod_class: PodClass, policy: str) -> PlannedPrices | None:
-        """The newest prices by which pods of a policy get nodes that prefer the same nodes as these; None: no such."""
+        """The newest prices by which pods of a policy get nodes that want the same nodes as these; None: no such."""
         newest = (
             prices
             for (other, name), prices in reversed(self._prices.items())
-            if name == policy and prices.tolerance and _prefers(other) == _prefers(pod_class)
+            if name == policy and prices.tolerance and _wants(other) == _wants(pod_class)
         )
         return next(newest, None)
 
@@ -224,6 +224,7 @@ class NominationRecords:
         self.reserved.pop(key, None)
 
 
-def _prefers(pod_class: PodClass) -> tuple[object, ...]:
-    """What says which nodes pods of a class prefer, whoever runs there."""
-    return pod_class.preferred_affinity, pod_class.tolerations, pod_class.images, pod_class.data
+def _wants(pod_class: PodClass) -> tuple[object, ...]:
+    """What says which nodes pods of a class may use and prefer, whoever runs there."""
+    allowed = pod_class.node_selector, pod_class.required_affinity, pod_class.tolerations
+    return *allowed, pod_class.preferred_affinity, pod_class.images, pod_class.data
