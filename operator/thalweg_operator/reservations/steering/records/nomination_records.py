@@ -172,8 +172,8 @@ class NominationRecords:
         """The newest prices by which pods of a policy get nodes that want the same nodes as these; None: no such."""
         newest = (
             prices
-            for (other, name), prices in reversed(self._prices.items())
-            if name == policy and prices.tolerance and _wants(other) == _wants(pod_class)
+            for (planned_class, name), prices in reversed(self._prices.items())
+            if name == policy and prices.tolerance and _wants(planned_class) == _wants(pod_class)
         )
         return next(newest, None)
 
