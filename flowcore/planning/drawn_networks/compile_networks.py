@@ -4,8 +4,8 @@ A way of a pod to a node passes the aggregators of that node's own values. What 
 many units they have, is a limit or a price in a domain, and counts pods that run. So these pods are planned with all
 others, and running pods leave for them. Where a pod has several ways to a node that pass different limits, it depends
 on other pods which one it takes: it has a choice. Such a pod is there as several pods, its twins (``twins``), and
-gangs of such pods take ways of one class (``gang_ways``). Running pods that have a choice are numbers beside the arcs
-(``with_running``). What no rules of pods say is refused.
+gangs of such pods take ways of one class (``decided_ways``). Running pods that have a choice are numbers beside the
+arcs (``with_running``). What no rules of pods say is refused.
 """
 
 from __future__ import annotations

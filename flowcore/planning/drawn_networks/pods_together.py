@@ -14,7 +14,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.amount_text import as_sentence, counted
 from flowcore.model.gangs import Gang
 from flowcore.model.networks import NetworkRules
-from flowcore.planning.drawn_networks.gang_ways import price_of_waiting
+from flowcore.planning.drawn_networks.decided_ways import price_of_waiting
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
@@ -27,9 +27,12 @@ class FormNetworkGangs(Pass):
     """Makes gangs of the pods that a network places as units of several."""
 
     def __init__(self) -> None:
-        #: By how much a plan may cost more than one with other units.
-        self.slack = 0
         self._decided = NOTHING_DECIDED
+
+    @property
+    def slack(self) -> int:
+        """By how much a plan may cost more than one with other units."""
+        return self._decided.slack
 
     def apply(self, problem: Problem) -> Problem:
         """A snapshot with more gangs, and pods that are in them; without pods that make no whole unit."""
@@ -52,14 +55,14 @@ class FormNetworkGangs(Pass):
                 else:
                     gangs[gang.name] = msgspec.structs.replace(gang, is_one_of_several=is_one_of_several)
                     gang_of |= dict.fromkeys(keys, gang.name)
-        self.slack, _ = price_of_waiting(problem, missed, ())
+        slack, _ = price_of_waiting(problem, missed, ())
         unplaced = tuple(
             Unplaced(pod, as_sentence(left[pod.key]), int(price), GANG_INCOMPLETE, more_nodes_help=False)
             for demand in (problem.demands if left else ())
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)
             if pod.key in left
         )
-        self._decided = Decided(unplaced=unplaced, slack=self.slack, notes=(BoundNote.WAYS,) if self.slack else ())
+        self._decided = Decided(unplaced=unplaced, slack=slack, notes=(BoundNote.WAYS,) if slack else ())
 
         def with_gang(pod: PendingPod) -> PendingPod:
             name = gang_of.get(pod.key)

@@ -1,7 +1,7 @@
 """Pods that have several ways to a node which pass different limits: in the plan a pod for each class of their ways.
 
 Of the twins of some pods that are alike as many are placed as there are pods. What the others cost that wait is no cost
-of the plan. Pods that are placed together have no twins: their class is decided before (``gang_ways``).
+of the plan. Pods that are placed together have no twins: their class is decided before (``decided_ways``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowcore.model.networks import TWINS
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.drawn_networks.gang_ways import GangWays, on_way
+from flowcore.planning.drawn_networks.decided_ways import DecidedWays, on_way
 from flowcore.planning.drawn_networks.network_rules import with_running
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.demands.demands import Demand
@@ -92,10 +92,10 @@ class FormTwins(Pass):
             return problem
         self.before = problem = problem.with_policies(policies, {})
         problem.charge(())
-        snapshot, decided = problem.snapshot, GangWays(problem, policies)
+        snapshot, decided = problem.snapshot, DecidedWays(problem, policies)
         self._twinned, beyond = _within(problem, policies, decided)
         if beyond:
-            decided = GangWays(problem, policies, beyond)
+            decided = DecidedWays(problem, policies, beyond)
             self._twinned, _ = _within(problem, policies, decided)
         self._least = decided.least
         if decided.slack:
@@ -242,7 +242,7 @@ def by_way(problem: Problem) -> dict[str, list[PendingPod]]:
 
 
 def _within(
-    problem: Problem, policies: Mapping[str, Policy], decided: GangWays
+    problem: Problem, policies: Mapping[str, Policy], decided: DecidedWays
 ) -> tuple[list[_Twinned], frozenset[str]]:
     """The pods that are alike, and policies whose twins a round has no time for: those with the most."""
     alike, beyond, left = list[_Twinned](), set[str](), MOST_KINDS
@@ -259,7 +259,7 @@ def _within(
     return alike, frozenset(beyond)
 
 
-def _alike(demands: Sequence[Demand], policy: Policy, decided: GangWays, *, by_price: bool) -> list[_Twinned]:
+def _alike(demands: Sequence[Demand], policy: Policy, decided: DecidedWays, *, by_price: bool) -> list[_Twinned]:
     """Pods of a policy that are equal but for their age and labels that nobody reads.
 
     Args:

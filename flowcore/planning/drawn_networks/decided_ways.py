@@ -1,4 +1,4 @@
-"""Which class of ways pods take that are placed together and have a choice of ways: decided before the plan.
+"""Which class of ways pods take that have a choice, where that is decided before the plan.
 
 A heuristic. All pods of a gang, and of all gangs that are placed with it, take ways of one class. The dearest gang
 decides first, for the cheapest class in whose limits so many pods have room beside those that run and those of earlier
@@ -8,61 +8,24 @@ their choices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, product
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.node_matching import term_matches
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs.network_prices import network_prices
-from flowcore.model.constraint_limits import maximum_of, minimum_of, with_policy_constraints
-from flowcore.model.networks import ONE_POD, TWINS, WAY, NetworkRules, NetworkUnit, NetworkWay
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.networks import ONE_POD, TWINS, WAY, NetworkRules, NetworkUnit
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
+from flowcore.planning.drawn_networks.ways.open_ways import NO_WAY, OpenPlace, OpenWays, PodsAlike
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.problem import Problem
-from flowcore.rules.topology.domain_limits import UNLIMITED, limit_counter
-from flowcore.rules.topology.round_constraints.rising_price import Minimum
-
-#: So many domains are tried in vain that may have room.
-_MOST_FAILED = 16
-#: Parts of nodes are summed up as fractions.
-_ROUNDING = 1e-6
-#: More than any way costs.
-_NO_WAY = 2**40
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pods:
-    """Waiting pods of one demand that have the same classes of ways.
-
-    Attributes:
-        counts: int64[N], how many of them each node has room for.
-        values: the classes, the cheapest first, as they are without others.
-        prices: of each class int64[N], what its ways cost to each node.
-    """
-
-    demand: Demand
-    counts: Int64s
-    values: tuple[str, ...]
-    pods: list[PendingPod]
-    prices: Mapping[str, Int64s]
-
-
-class _Place(NamedTuple):
-    """Room for a pod on a node, its share of the node, what it pays, and arcs that it passes, by policy and number."""
-
-    node: int
-    share: float
-    price: int
-    arcs: tuple[tuple[str, int], ...]
-
-
-class GangWays:
+class DecidedWays:
     """The classes of ways of pods that have no choice any more, by key of the pod.
 
     Attributes:
@@ -79,15 +42,15 @@ class GangWays:
             policies: those whose pods have a choice of ways.
             all_of: names of policies whose pods by themselves decide before the plan as well.
         """
-        self._problem, self._open, self._all_of = problem, _OpenWays(problem.snapshot, policies), all_of
+        self._problem, self._open, self._all_of = problem, OpenWays(problem.snapshot, policies), all_of
         self.chosen: dict[str, str] = {}
         self.units: dict[str, NetworkUnit] = {}
         #: Pods that are in no unit, their classes in which they would be, and whether they have no other ones.
-        self._odd: list[tuple[PendingPod, _Pods, bool]] = []
+        self._odd: list[tuple[PendingPod, PodsAlike, bool]] = []
         #: Prices of classes that are those of all pods.
         self._known_prices: dict[str, Int64s] = {}
-        alike = list[_Pods]()
-        members: dict[int, list[tuple[_Pods, int]]] = {}
+        alike = list[PodsAlike]()
+        members: dict[int, list[tuple[PodsAlike, int]]] = {}
         groups = problem.atomic_groups
         for demand, group_of, needed in zip(problem.demands, groups.group_of, groups.needed, strict=True):
             rules = None if demand.policy.name not in policies else policies[demand.policy.name].network_rules
@@ -103,9 +66,9 @@ class GangWays:
                     continue
                 prices = {value: self._prices(demand, value) for value in values}
                 some_room = demand.counts > 0 if demand.counts.any() else demand.allowed
-                order = sorted(values, key=lambda value: prices[value].min(initial=_NO_WAY, where=some_room))
+                order = sorted(values, key=lambda value: prices[value].min(initial=NO_WAY, where=some_room))
                 for number, own in by_number.items():
-                    some = _Pods(
+                    some = PodsAlike(
                         demand, demand.counts, tuple(order), [demand.group.pods[place] for place in own], prices
                     )
                     if number < 0:
@@ -128,10 +91,10 @@ class GangWays:
         }
         self.slack, self.least = price_of_waiting(problem, decided, filter(self._is_no_bound_for, policies.values()))
 
-    def _least_price(self, some: _Pods) -> int:
+    def _least_price(self, some: PodsAlike) -> int:
         """The least that each of some pods pays for any way that was not full before."""
         had_room = self._open.had_room
-        return min(int(prices.min(initial=_NO_WAY, where=had_room[value])) for value, prices in some.prices.items())
+        return min(int(prices.min(initial=NO_WAY, where=had_room[value])) for value, prices in some.prices.items())
 
     def _is_no_bound_for(self, policy: Policy) -> bool:
         """Whether pods of a policy may go otherwise than a plan knows, which way each of them takes aside.
@@ -142,27 +105,27 @@ class GangWays:
         return rules is not None and (bool(rules.units) or (runs and any(arc.beside for arc in rules.arcs)))
 
     def _prices(self, demand: Demand, value: str) -> Int64s:
-        """int64[N]: what the ways of a class cost a pod of a demand; _NO_WAY where none leads."""
+        """int64[N]: what the ways of a class cost a pod of a demand; NO_WAY where none leads."""
         if value in self._known_prices:
             return self._known_prices[value]
         snapshot, group = self._problem.snapshot, demand.group
         signature = on_way(group.signature, value, demand.policy, snapshot)
         load, cost = self._problem.load, demand.policy.cost
         prices = network_prices(signature.constraints, group.pod_class, snapshot, load, demand.passing, cost)
-        of_class: Int64s = np.where(self._open.leads(value), prices, _NO_WAY)
+        of_class: Int64s = np.where(self._open.leads(value), prices, NO_WAY)
         rules = demand.policy.network_rules
         assert rules is not None  # noqa: S101 - its pods have a choice
         if all(way.part is None for way in dict(rules.classes)[value]):
             self._known_prices[value] = of_class
         return of_class
 
-    def _choose(self, unit: Sequence[tuple[_Pods, int]], key: str) -> None:
+    def _choose(self, unit: Sequence[tuple[PodsAlike, int]], key: str) -> None:
         """Decides the ways of pods that are placed together, in one domain of a topology key if one is given.
 
         Where nodes have no room in the limits of any, others may leave: then limits alone decide.
         """
         chosen = 0
-        empty = [(_if_empty(some), count) for some, count in unit]
+        empty = [(some.if_others_left, count) for some, count in unit]
         places = range(max(len(some.values) for some, _ in unit))
         for pods, place in product((unit, empty), places):
             taken = [
@@ -176,18 +139,20 @@ class GangWays:
         for some, _ in unit:
             self.chosen |= {pod.key: _at(some.values, chosen) for pod in some.pods}
 
-    def _pair(self, some: _Pods) -> None:
+    def _pair(self, some: PodsAlike) -> None:
         """Decides which pods by themselves take ways behind a gain, so many at once."""
         values = [value for value in some.values if value in self.units]
         decide_all = some.demand.policy.name in self._all_of or len(values) == len(some.values)
         others = [value for value in some.values if value not in self.units]
         last = others[0] if others else values[0]
-        left, alone = some.pods, list[tuple[PendingPod, str, _Place | None]]()
+        left, alone = some.pods, list[tuple[PendingPod, str, OpenPlace | None]]()
         for value in others if decide_all else ():
             places = self._open.take_lacking(value, some, len(left))
             alone += [(pod, value, place) for pod, place in zip(left, places, strict=False)]
             left = left[len(places) :]
-        turns = product((some, _if_empty(some)) if decide_all else (some,), some.values if values or decide_all else ())
+        turns = product(
+            (some, some.if_others_left) if decide_all else (some,), some.values if values or decide_all else ()
+        )
         for pods, value in turns:
             places = self._open.take(value, pods, len(left), self.units.get(value, ONE_POD))
             if value in self.units:
@@ -202,7 +167,7 @@ class GangWays:
             while len(alone) >= size:
                 members = alone[-size:]
                 before = [place for *_, place in members if place is not None]
-                paid = sum(place.price for place in before) + _NO_WAY * (size - len(before))
+                paid = sum(place.price for place in before) + NO_WAY * (size - len(before))
                 self._open.release(before)
                 places = self._open.take(value, some, size, unit)
                 if not places or sum(place.price for place in places) >= paid:
@@ -249,7 +214,7 @@ def price_of_waiting(problem: Problem, decided: Mapping[str, int], policies: Ite
         decided: what they cost at least that have a node, by their keys.
         policies: all of whose pods are such.
     """
-    names, groups, places = {each.name for each in policies}, set[int](), list[tuple[PendingPod, int, int]]()
+    names, places = {each.name for each in policies}, list[tuple[PendingPod, int, int]]()
     for demand, group_of in zip(problem.demands, problem.atomic_groups.group_of, strict=True):
         rules, pods = demand.policy.network_rules, demand.group.pods
         asks = rules is not None and any(arc.minimum for arc in rules.arcs)
@@ -266,11 +231,6 @@ def price_of_waiting(problem: Problem, decided: Mapping[str, int], policies: Ite
     ]
     least = sum(least for _, least in concerned)
     return sum(price for price, _ in concerned) - least, least
-
-
-def _if_empty(some: _Pods) -> _Pods:
-    """The pods as if others left: limits alone keep them out."""
-    return replace(some, counts=np.where(some.demand.allowed, UNLIMITED, 0))
 
 
 def _at(values: Sequence[str], place: int) -> str:
@@ -291,149 +251,3 @@ def on_way(signature: PodSignature, value: str, policy: Policy, snapshot: Snapsh
     labels = sorted((*signature.labels, (WAY, value), *([(TWINS, twins)] if twins else [])))
     labelled = msgspec.structs.replace(signature, labels=tuple(labels))
     return with_policy_constraints(labelled, policy, snapshot.pod_index.services)
-
-
-class _OpenWays:
-    """How many pods each class of ways still lets in, where."""
-
-    def __init__(self, snapshot: Snapshot, policies: Mapping[str, Policy]) -> None:
-        table = self._table = snapshot.table
-        self._classes: dict[str, tuple[str, Sequence[tuple[NetworkWay, Bools]]]] = {}
-        #: By policy and number of the arc: int64[N], the domain of each node; int64[D + 1], how many more it takes.
-        self._left: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
-        #: The same of arcs that must have pods: how many they lack.
-        self._lacking: dict[tuple[str, int], tuple[Int64s, Int64s]] = {}
-        #: float64[N]: which part of each node is given to pods.
-        self._given = np.zeros(len(table.nodes))
-        for name, policy in policies.items():
-            rules = policy.network_rules
-            assert rules is not None  # noqa: S101 - its pods have a choice
-            for number, arc in enumerate(rules.arcs):
-                if (limit := maximum_of(arc, rules)) is not None:
-                    counter = limit_counter(limit, snapshot.pod_index, table)
-                    left = np.maximum(limit.max_pods - counter.initial, 0)
-                    left[-1] = UNLIMITED
-                    self._left[name, number] = counter.domains.codes, left
-                if (minimum := minimum_of(arc, rules)) is not None and not minimum.or_none:
-                    counter = limit_counter(minimum, snapshot.pod_index, table)
-                    lacking = Minimum.at_least(counter, minimum).lacking(counter.initial)
-                    self._lacking[name, number] = counter.domains.codes, np.append(lacking, 0)
-            for value, ways in rules.classes:
-                self._classes[value] = (
-                    name,
-                    [
-                        (
-                            way,
-                            np.ones(len(table.nodes), dtype=np.bool_)
-                            if way.nodes is None
-                            else term_matches(way.nodes, table),
-                        )
-                        for way in ways
-                    ],
-                )
-
-        every = np.full(len(table.nodes), UNLIMITED)
-        #: bool[N] by class: where its limits let one in before anybody decided.
-        self.had_room = {value: self._room(value, every) > 0 for value in self._classes}
-
-    def leads(self, value: str) -> Bools:
-        """bool[N]: where the ways of a class lead."""
-        leads: Bools = np.logical_or.reduce([nodes for _, nodes in self._classes[value][1]])
-        return leads
-
-    def lacks(self, value: str) -> bool:
-        """Whether an arc of the ways of a class lacks pods."""
-        name, ways = self._classes[value]
-        arcs = {arc for way, _ in ways for arc in self._arcs(name, way)}
-        return any((lacking > 0).any() for _, lacking in _of(self._lacking, arcs))
-
-    def take(self, value: str, some: _Pods, count: int, unit: NetworkUnit) -> list[_Place]:
-        """Lets up to so many pods in, in units."""
-        size, key = unit.size, unit.topology_key
-        if count < size:
-            return []
-        room, prices = self._room(value, some.counts), some.prices[value]
-        if not key:
-            return self._fill(value, room, some, count // size * size, size)
-        codes, paid, failed = self._table.column(key).codes, list[_Place](), 0
-        inside = np.bincount(codes + 1, weights=room)[1:]
-        cheapest = np.full(len(inside), _NO_WAY)
-        np.minimum.at(cheapest, codes[codes >= 0], prices[codes >= 0])
-        for domain in np.lexsort((cheapest, inside < size)).tolist():
-            wanted = (count - len(paid)) // size * size
-            if not wanted or failed >= _MOST_FAILED or inside[domain] < size:
-                break
-            more = self._fill(value, np.where(codes == domain, room, 0), some, wanted, size)
-            failed += not more
-            paid += more
-        return paid
-
-    def take_lacking(self, value: str, some: _Pods, count: int) -> list[_Place]:
-        """Lets up to so many pods in where arcs that must have some lack them."""
-        if not self.lacks(value):
-            return []
-        return self._fill(value, self._room(value, some.counts), some, count, 1, lacking=True)
-
-    def _room(self, value: str, counts: Int64s) -> Int64s:
-        """int64[N]: how many more pods each node takes by itself."""
-        name, ways = self._classes[value]
-        room = np.zeros_like(counts)
-        by_share = np.floor(counts * (1 - self._given) + _ROUNDING).astype(np.int64)
-        by_share = np.where(counts < UNLIMITED, by_share, counts)
-        for way, nodes in ways:
-            most = by_share
-            for codes, left in _of(self._left, self._arcs(name, way)):
-                most = np.minimum(most, left[codes])
-            room = np.where(nodes, most, room)
-        return np.maximum(room, 0)
-
-    def _arcs(self, name: str, way: NetworkWay) -> tuple[tuple[str, int], ...]:
-        """The arcs of a way that have a maximum or a minimum."""
-        return tuple(
-            (name, number) for number in way.arcs if (name, number) in self._left or (name, number) in self._lacking
-        )
-
-    def _fill(
-        self, value: str, room: Int64s, some: _Pods, count: int, size: int, *, lacking: bool = False
-    ) -> list[_Place]:
-        """Lets up to so many pods in, a multiple of ``size``, where nodes have room: the cheapest first.
-
-        Args:
-            lacking: only as many as arcs lack.
-        """
-        (name, ways), prices = self._classes[value], some.prices[value]
-        places = list[_Place]()
-        for node in np.lexsort((-room, prices, room == 0))[: np.count_nonzero(room)].tolist():
-            arcs = self._arcs(name, next(way for way, nodes in ways if nodes[node]))
-            most = [int(left[codes[node]]) for codes, left in _of(self._left, arcs)]
-            if lacking:
-                most.append(max((int(lack[codes[node]]) for codes, lack in _of(self._lacking, arcs)), default=0))
-            place = _Place(node, 1 / int(some.counts[node]), int(prices[node]), arcs)
-            more = [place] * min(count - len(places), int(room[node]), *most)
-            self.claim(more)
-            places += more
-            if len(places) == count:
-                break
-        whole = len(places) // size * size
-        self.release(places[whole:])
-        return places[:whole]
-
-    def release(self, places: Iterable[_Place]) -> None:
-        """Nobody takes some places after all."""
-        self._change(places, 1)
-
-    def claim(self, places: Iterable[_Place]) -> None:
-        """Pods take some places."""
-        self._change(places, -1)
-
-    def _change(self, places: Iterable[_Place], more: int) -> None:
-        for place in places:
-            self._given[place.node] -= more * place.share
-            for codes, left in chain(_of(self._left, place.arcs), _of(self._lacking, place.arcs)):
-                left[codes[place.node]] += more
-
-
-def _of(
-    counts: Mapping[tuple[str, int], tuple[Int64s, Int64s]], arcs: Iterable[tuple[str, int]]
-) -> Iterator[tuple[Int64s, Int64s]]:
-    return (counts[arc] for arc in arcs if arc in counts)
