@@ -74,7 +74,9 @@ class _FilterAtOnce:
     path: bytes = f"{PREFIX}/filter".encode()
     largest: int = 64 * 1024
 
-    def answer(self, body: bytes, transport: asyncio.BaseTransport) -> bytes | asyncio.Future[None] | None:
+    def answer(
+        self, body: bytes, transport: asyncio.BaseTransport
+    ) -> thalweg_listener.AnswerMade | asyncio.Future[None] | None:
         self.met(transport.get_extra_info("peercert"))
         return self.requests.filter_at_once(body)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Final
 
 import structlog
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from thalweg_listener import AnswerMade
 
 from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_extender import wire
@@ -98,8 +101,8 @@ class VerbDispatcher:
             await self._pace()
         return response
 
-    def filter_at_once(self, body: bytes) -> bytes | asyncio.Future[None] | None:
-        """The body of the response to a request of filter; None: it waits, or is one that ``answer`` answers better.
+    def filter_at_once(self, body: bytes) -> AnswerMade | asyncio.Future[None] | None:
+        """The response to a request of filter; None: it waits, or is one that ``answer`` answers better.
 
         A future: it is worth another call when that ends.
         """
@@ -112,11 +115,18 @@ class VerbDispatcher:
         except Exception:  # noqa: BLE001 - one bad request must not stop the server
             _log.exception("request failed", verb="filter")
             return None
-        if not isinstance(answered, tuple):
+        if not isinstance(answered, _Filtered):
             return answered
-        outcome, answer = answered
-        self._on_answer("filter", outcome, time.perf_counter() - started)
-        return answer
+        filtered, seconds = answered, time.perf_counter() - started
+
+        def when_written() -> None:
+            try:
+                filtered.tell()
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("answer not noted", verb="filter")
+            self._on_answer("filter", filtered.outcome, seconds)
+
+        return AnswerMade(filtered.body, when_written)
 
     async def _respond(self, verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
         # aiohttp sends a body of bytes in one write with its headers, Content-Length included. Nothing may follow the
@@ -201,6 +211,15 @@ class _BodyError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class _Filtered:
+    """An answer of filter; ``tell`` notes that it was given, and comes before anything else happens."""
+
+    outcome: str
+    body: bytes
+    tell: Callable[[], None]
+
+
 class _Unready(Exception):
     """No request can be answered now; the message says why."""
 
@@ -223,25 +242,25 @@ class _Verbs:
         extender_pod = wire.to_extender_pod(args.pod)
         await self._plan_view.until_planned(extender_pod, args.node_names)
         self.check_ready()
-        return self._filter(extender_pod, args.node_names, self._advise(extender_pod, args.node_names))
+        filtered = self._filter(extender_pod, args.node_names, self._advise(extender_pod, args.node_names))
+        filtered.tell()
+        return filtered.outcome, filtered.body
 
-    def filter_at_once(self, body: bytes) -> _Answer | asyncio.Future[None] | None:
+    def filter_at_once(self, body: bytes) -> _Filtered | asyncio.Future[None] | None:
         """The same; None: it waits for a plan, or the pod is not known; a future: the pod may be known after that."""
-        args = wire.decode(wire.extender_args, body)
-        if args.node_names is None:
+        extender_pod, node_names = _question(body)
+        if node_names is None:
             return None
-        extender_pod = wire.to_extender_pod(args.pod)
-        is_planned = self._plan_view.planned_at_once(extender_pod, args.node_names)
+        is_planned = self._plan_view.planned_at_once(extender_pod, node_names)
         if is_planned is not True:
             return is_planned or None
-        advice = self._advise(extender_pod, args.node_names)
-        return self._filter(extender_pod, args.node_names, advice) if advice.known else None
+        advice = self._advise(extender_pod, node_names)
+        return self._filter(extender_pod, node_names, advice) if advice.known else None
 
-    def _filter(self, extender_pod: ExtenderPod, node_names: Sequence[str], advice: Advice) -> _Answer:
+    def _filter(self, extender_pod: ExtenderPod, node_names: Sequence[str], advice: Advice) -> _Filtered:
         outcome, passed, result = to_filter(advice, node_names)
-        answer = wire.encode(result)
-        self._plan_view.answered(extender_pod, advice, outcome, passed)
-        return outcome, answer
+        tell = partial(self._plan_view.answered, extender_pod, advice, outcome, passed)
+        return _Filtered(outcome, wire.encode(result), tell)
 
     async def prioritize(self, body: bytes) -> _Answer:
         args = wire.decode(wire.extender_args, body)
@@ -262,6 +281,17 @@ class _Verbs:
 
     def _advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         return self._plan_view.advise(extender_pod, node_names)
+
+
+@lru_cache(maxsize=1)  # of a pod that our watch has not shown the same bytes come again
+def _question(body: bytes) -> tuple[ExtenderPod, list[str] | None]:
+    """The pod and the nodes of a request of filter; None: it has whole nodes, or none.
+
+    Raises:
+        BadRequest: see ``wire.decode`` and ``wire.to_extender_pod``.
+    """
+    args = wire.decode(wire.extender_args, body)
+    return wire.to_extender_pod(args.pod), args.node_names
 
 
 def _problem_response(status: int, text: str) -> web.Response:

@@ -3,8 +3,8 @@
 The package knows nothing of what is served.
 """
 
-from thalweg_listener.at_once import AtOnce
+from thalweg_listener.at_once import AnswerMade, AtOnce
 from thalweg_listener.connection_limits import ConnectionLimits
 from thalweg_listener.listener import CannotListen, Handler, OnRefused, listening
 
-__all__ = ["AtOnce", "CannotListen", "ConnectionLimits", "Handler", "OnRefused", "listening"]
+__all__ = ["AnswerMade", "AtOnce", "CannotListen", "ConnectionLimits", "Handler", "OnRefused", "listening"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
@@ -15,6 +16,19 @@ from typing import Final, Protocol
 
 _HEADERS: Final = frozenset({b"host", b"user-agent", b"content-length", b"content-type", b"accept-encoding"})
 _END: Final = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMade:
+    """A response that is to be written.
+
+    Attributes:
+        body: JSON.
+        when_written: called once the response is written, before anything else happens. It raises nothing.
+    """
+
+    body: bytes
+    when_written: Callable[[], None]
 
 
 class AtOnce(Protocol):
@@ -28,8 +42,8 @@ class AtOnce(Protocol):
     def largest(self) -> int:
         """The largest body that it answers, in bytes."""
 
-    def answer(self, body: bytes, transport: asyncio.BaseTransport) -> bytes | asyncio.Future[None] | None:
-        """The body of the response, which is JSON; None: the request is one for aiohttp.
+    def answer(self, body: bytes, transport: asyncio.BaseTransport) -> AnswerMade | asyncio.Future[None] | None:
+        """The response; None: the request is one for aiohttp.
 
         A future: it is worth another call when that ends. It is cancelled when nobody waits any more.
         """

@@ -21,7 +21,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from thalweg_listener.at_once import AtOnce, begun, response
+from thalweg_listener.at_once import AnswerMade, AtOnce, begun, response
 from thalweg_listener.connection_limits import ConnectionLimits
 from thalweg_listener.setups import Rates, Setup, Setups, SetupStage
 
@@ -260,9 +260,10 @@ class _Connection(RequestHandler):
             self._give_to_aiohttp()
         elif not request.missing:
             answer = self._at_once.answer(request.body, self.transport)
-            if isinstance(answer, bytes):
+            if isinstance(answer, AnswerMade):
                 self._forget()
-                self.transport.write(response(answer))
+                self.transport.write(response(answer.body))
+                answer.when_written()
                 self._connections.request_answered(self)
             elif answer is None:
                 self._give_to_aiohttp()

@@ -51,6 +51,8 @@ def with_policy_constraints(
         services: as for ``with_policy_spread``.
     """
     signature = with_policy_spread(signature, policy, services)
+    if signature.constraints is None and not policy.constraints and policy.network_rules is None:
+        return signature
     constraints = signature.constraints or InterPodConstraints()
     limits, allowed_nodes = limits_for(signature.labels, policy), _allowed_nodes(signature.labels, policy)
     updated = msgspec.structs.replace(constraints, limits=limits, allowed_nodes=allowed_nodes, contradiction="")

@@ -107,6 +107,21 @@ async def test_answers_are_the_same_either_way() -> None:
     assert told == [("filter", "steered")] * 2
 
 
+class ForgetfulPlanView(CountingPlanView):
+    """Fails to note what was answered."""
+
+    def answered(self, *_: Any) -> None:
+        raise RuntimeError("not noted")
+
+
+async def test_an_answer_that_cannot_be_noted_is_given_once() -> None:
+    guide = ForgetfulPlanView()
+    async with connected(guide) as client:
+        assert named(await client.asks(QUESTION)) == ["n1"]
+        assert named(await client.asks(QUESTION)) == ["n1"]
+    assert (guide.asked_at_once, guide.waited) == (2, 0)
+
+
 @pytest.mark.parametrize("at", [1, 80, QUESTION.index(b"\r\n\r\n") + 4, len(QUESTION) - 1])
 async def test_a_question_in_two_parts(at: int) -> None:
     """Wherever it is cut; a head that is cut is aiohttp's, and so is a rest that comes late."""

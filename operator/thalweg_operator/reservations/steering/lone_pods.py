@@ -12,7 +12,6 @@ the question at once, whoever waits beside it, unless the plan under way loses b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import nsmallest
 from math import inf
 
 from flowcore.cluster.cluster import Cluster
@@ -235,7 +234,7 @@ def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
     costs = _costs_now(state, known, open_nodes)
     if known is not prices and inf in costs:
         return  # it might prefer that node
-    for place in nsmallest(_MOST_NODES, range(len(costs)), key=costs.__getitem__):
+    for place in sorted(range(len(costs)), key=costs.__getitem__)[:_MOST_NODES]:
         yield open_nodes[place]
 
 
