@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from support.fake_cluster.eviction_scene import EvictionScene
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.delivery import extender_view
+from thalweg_operator.planning.turns import TurnSelection
 from thalweg_operator.reservations.effects import CountHeld, Nominate
 from thalweg_operator.reservations.events import Event, PlanAsked, PlanMade, PricesPlanned
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -396,6 +397,73 @@ def test_a_pod_that_waits_no_more_stops_nobody(goes: str, *, made: bool) -> None
     assert answered(world, "p") == FilterOutcome.STEERED
 
 
+def test_who_has_no_turn_still_comes_first() -> None:
+    """A plan that leaves pods to a later one has not used what helped them."""
+    world = full_world({"pod_class": ALL})
+    world.remove_pod(RUNS)
+    world.show()
+    for _ in range(2):
+        world.apply(PlanAsked([], defers=True))
+        assert answered(world, f"p{world.cluster.generation}") == FilterOutcome.HELD
+        world.apply(PlanMade(99, world.cluster.generation, ()))
+        assert answered(world, f"q{world.cluster.generation}") == FilterOutcome.HELD
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.reservations[f"{NAMESPACE}/w0"].node == "c"
+
+
+def test_room_that_a_pod_gives_up_is_for_those_that_waited_for_it() -> None:
+    """A planned pod goes to another node of the question, and its own is free."""
+    world = full_world()
+    for name in NAMES:
+        world.remove_pod(f"{NAMESPACE}/runs-{name}")
+    most = PodClass(requests=(("cpu", 300),))
+    for name in ("a", "b"):
+        world.create_pod(f"half-{name}", pod_class=most, node_name=name, usage=most.requests)
+    create(world, "p")
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.reservations[KEY].node == "c"
+    create(world, "w0", pod_class=ALL)
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    assert world.ask(KEY, ("a", "b")) == (FilterOutcome.STEERED, ["a"])
+    assert answered(world, "q") == FilterOutcome.HELD
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.reservations[f"{NAMESPACE}/w0"].node == "c"
+
+
+DROPPED: dict[str, list[dict[str, Any]]] = {
+    "a higher priority": [{"pod_class": PodClass(requests=(("cpu", 300),), priority=1)}],
+    "a gang": [{"pod_class": PodClass(requests=(("cpu", 300),)), "gang": gang(2)}] * 2,
+}
+
+
+@pytest.mark.parametrize("waiting", DROPPED)
+def test_who_loses_a_place_of_the_plan_comes_first_in_the_next_one(waiting: str) -> None:
+    """Somebody else's pod has come there meanwhile."""
+    world = world_of(policies=(NEVER,))
+    world.deliver(10)
+    world.remove_pod(f"{NAMESPACE}/first")
+    most, less = PodClass(requests=(("cpu", 300),)), PodClass(requests=(("cpu", 100),))
+    for name, pod_class in (("a", most), ("b", less)):
+        world.create_pod(f"runs-{name}", pod_class=pod_class, node_name=name, usage=pod_class.requests)
+    world.show()
+    price(world, 0, 0, 0)
+    for number, fields in enumerate(DROPPED[waiting]):
+        create(world, f"w{number}", **fields)
+    world.show()
+    world.make_plan()
+    world.create_pod("foreign", pod_class=most, node_name="c", usage=most.requests)
+    world.show()
+    world.deliver(10)
+    assert not world.ledger.reservations
+    assert answered(world, "p", ("b",)) == FilterOutcome.HELD
+
+
 # --- what happens while a round collects its pods ---
 
 
@@ -495,3 +563,23 @@ async def test_a_round_says_which_pods_it_plans() -> None:
     assert all(each.helped is not None for each in told)
     made = [each.keeps_room for each in events if isinstance(each, PlanMade) and each.last]
     assert made == [False, True]
+
+
+async def test_a_round_says_that_pods_wait_for_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are none of those that it looked at."""
+    scene, events = EvictionScene(), list[Event]()
+    scene.state.shell.observers.append(events.append)
+
+    def first_alone(pods: Sequence[Pod], *_: object) -> TurnSelection:
+        return TurnSelection(pods[:1], pods[1:], (), more=bool(pods[1:]))
+
+    monkeypatch.setattr(scene.loop._turns, "choose", first_alone)
+    scene.node("n")
+    for name in ("p", "q"):
+        scene.pod(name, 100, scheduler_name=STEERED_NAME)
+    await scene.turn(1)
+    told = next(each for each in events if isinstance(each, PlanAsked) and each.pods)
+    planned = {pod.key for pod, _ in told.pods}
+    assert told.defers
+    assert len(planned) == 1
+    assert told.looked_at == planned

@@ -14,7 +14,7 @@ from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster, asked
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import RequestRound
-from thalweg_operator.reservations.events import PoliciesChanged, PricesPlanned, SchedulerAsks
+from thalweg_operator.reservations.events import PlanAsked, PlanMade, PoliciesChanged, PricesPlanned, SchedulerAsks
 from thalweg_operator.reservations.steering.records.planned_prices import NO_ROOM
 from thalweg_operator.reservations.steering.shifts import MOST_TERMS
 
@@ -51,6 +51,7 @@ def term(app: str, key: str) -> AffinityTerm:
 
 
 WEB = (("app", "web"),)
+WISHES_WEST = (PreferredTerm(10, NodeSelectorTerm((Requirement(ZONE, "In", ("west",)),))),)
 SHAPES: dict[str, InterPodConstraints] = {
     "apart": InterPodConstraints(anti_affinity=(term("web", HOSTNAME),)),
     "spread": InterPodConstraints(spread=(SpreadConstraint(ZONE, 1, labelled("web")),)),
@@ -355,12 +356,40 @@ def test_a_node_without_a_price_may_be_the_one_that_is_preferred() -> None:
         runs(world, f"before{at}", "a", labels=WEB)
     assert not answer(world, come(world, "new", constraints=SHAPES["spread if possible"]), ("a", "f"))
     assert answer(world, come(world, "plain"), ("a", "f")) == "a"
+    wishes = msgspec.structs.replace(CLASS, preferred_affinity=WISHES_WEST)
+    world.apply(PricesPlanned(wishes, "steered", positions, 0, 1, codes, 10, world.cluster.generation))
+    assert not answer(world, come(world, "wishes", pod_class=wishes), ("a", "f"))
+    assert answer(world, come(world, "wishes too", pod_class=wishes), ("a", "b")) == "b"
+
+
+@pytest.mark.parametrize("freed", [False, True], ids=["nothing came free", "room came free"])
+@pytest.mark.parametrize("prefers", ["nodes", "pods", "nothing"])
+def test_a_pod_that_we_bind_waits_where_room_came_free_that_it_may_prefer(prefers: str, *, freed: bool) -> None:
+    """The plan had no room left in its favourite zone, so its prices do not say how good a node there is."""
+    bound = msgspec.structs.replace(STEERED, name="bound", delivery=Delivery.BINDER)
+    world = world_of(bound)
+    for at, node in enumerate("abcd"):
+        runs(world, f"before{at}", node, labels=WEB)
+    runs(world, "full", "e")
+    wishes = msgspec.structs.replace(CLASS, preferred_affinity=WISHES_WEST if prefers == "nodes" else ())
+    world.ledger.begin_plan()
+    world.apply(PlanAsked([]))
+    world.apply(PlanMade(9, world.cluster.generation, ()))
+    positions = {name: position for position, name in enumerate(NAMES)}
+    codes = [0, 0, 0, 0, NO_ROOM, NO_ROOM]
+    world.apply(PricesPlanned(wishes, "bound", positions, 0, 1, codes, 10, world.cluster.generation))
+    if freed:
+        world.remove_pod(f"{NAMESPACE}/full")
+        world.show()
+    constraints = SHAPES["spread if possible"] if prefers == "pods" else None
+    pod = come(world, "new", pod_class=wishes, constraints=constraints)
+    assert (pod.key in world.ledger.reservations) == (not freed or prefers == "nothing")
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"preferred_affinity": (PreferredTerm(10, NodeSelectorTerm((Requirement(ZONE, "In", ("west",)),))),)},
+        {"preferred_affinity": WISHES_WEST},
         {"tolerations": (Toleration("slow", "Exists"),)},
         {"images": ("registry.example/web:1",)},
         {"node_selector": ((ZONE, "west"),)},

@@ -402,11 +402,12 @@ class RoundLoop:
         # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
         selection = self._quarantine.choose(awake, now, in_turn, changes)
         asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
-        self._shell.apply(PlanAsked(asked_for, holds, new_before, helped_before))
+        deferred = [*selection.deferred, *(pod for turn in turns for pod in turn.deferred)]
+        looked_at = new_before.difference(pod.key for pod in deferred)
+        self._shell.apply(PlanAsked(asked_for, holds, looked_at, helped_before, bool(deferred)))
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
-        deferred = [*selection.deferred, *(pod for turn in turns for pod in turn.deferred)]
         if self._settles_at is not None and (self._settles_at <= now or not (deferred or resting)):
             self._settles_at = None
 

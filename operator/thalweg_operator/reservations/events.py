@@ -123,14 +123,17 @@ class PlanAsked(_Event, frozen=True, gc=False):
     Attributes:
         pods: that it is to place, each with its policy.
         keeps_room: whether room is kept for a gang.
-        looked_at: keys of the new pods that were there when it was decided which pods these are; None: all.
+        looked_at: keys of the new pods that were there when it was decided which pods these are, and that it is to
+            place or has nothing for; None: all.
         helped: the ledger's number of steps that may have helped pods, then; None: that of now.
+        defers: whether pods that it could place wait for a later plan.
     """
 
     pods: Sequence[tuple[Pod, Policy]]
     keeps_room: bool = False
     looked_at: frozenset[str] | None = None
     helped: int | None = None
+    defers: bool = False
 
 
 class PlanMade(_Event, frozen=True, gc=False):

@@ -32,7 +32,7 @@ from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
-from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes, has_full_nodes
 from thalweg_operator.reservations.steering.records.prices_beside_others import with_others
 from thalweg_operator.reservations.steering.shifts import are_rules_at_hand, counted_by_others, read_later
 from thalweg_operator.reservations.steering.state import SteeringState
@@ -154,9 +154,12 @@ def unasked(state: SteeringState) -> None:
 
 
 def _bind(state: SteeringState, pod: Pod, policy: Policy) -> bool:
-    prices = _prices(state, pod, policy)
-    if prices is None:
+    firm = _firm_prices(state, pod, policy)
+    prices = None if firm is None else priced_with_others(state, pod, policy, firm)
+    if firm is None or prices is None:
         return False
+    if _prefers_nodes(pod, firm, prices) and has_full_nodes(firm) and state.ledger.helped.total != firm.helped:
+        return False  # it might prefer a node where room came free
     for node in _open(state, pod, policy, cheapest_nodes(prices)):
         if state.nominations.price(prices, node) is None or state.cluster.node_changed_since(node, prices.generation):
             continue
@@ -177,12 +180,6 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
     state.nominations.lone_at = state.now
     state.effects.append(CountPlacement("priced"))
     return True
-
-
-def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
-    """What nodes cost the pod, if that says what a round would do."""
-    prices = _firm_prices(state, pod, policy)
-    return None if prices is None else priced_with_others(state, pod, policy, prices)
 
 
 def _firm_prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
@@ -232,10 +229,15 @@ def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
         return  # what it prefers only a round can tell
     open_nodes = _open(state, pod, policy, nodes)
     costs = _costs_now(state, known, open_nodes)
-    if known is not prices and inf in costs:
+    if inf in costs and _prefers_nodes(pod, prices, known):
         return  # it might prefer that node
     for place in sorted(range(len(costs)), key=costs.__getitem__)[:_MOST_NODES]:
         yield open_nodes[place]
+
+
+def _prefers_nodes(pod: Pod, prices: PlannedPrices, known: PlannedPrices) -> bool:
+    """Whether a pod prefers nodes by their labels, or by what runs there (``priced_with_others``)."""
+    return known is not prices or bool(pod.pod_class.preferred_affinity)
 
 
 def _costs_now(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str]) -> list[float]:

@@ -98,6 +98,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
                 event.generation,
                 ledger.arrivals.plan,
                 now,
+                records.under_way.helped,
             )
             records.put_prices(event.pod_class, event.policy, prices)
         case PricesUnknown():
@@ -135,7 +136,7 @@ def _plan_asked(state: State, event: PlanAsked) -> None:
     ledger, records = state.ledger, state.nominations
     looked_at = records.under_way.came if event.looked_at is None else event.looked_at
     helped = ledger.helped.total if event.helped is None else event.helped
-    records.plan_asked(event.pods, looked_at, keeps_room=event.keeps_room, helped=helped)
+    records.plan_asked(event.pods, looked_at, keeps_room=event.keeps_room, helped=helped, defers=event.defers)
 
 
 def _write_answered(state: State, event: WriteAnswered) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
 from thalweg_operator.reservations.events import PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
@@ -41,6 +42,7 @@ class PlanInHand:
         in_groups: whether any placement belongs to a group, so that nothing is handed on before its end.
         waiting_groups: names of those whose victims have left and whose places this plan confirms.
         awaiting: keys of pods that were handed on just now, and wait for victims.
+        dropped: pods whose placements did not hold, each with its policy.
         bound_together: groups whose pods are bound together, after what one of them needs before: keys of their pods.
     """
 
@@ -50,4 +52,5 @@ class PlanInHand:
     in_groups: bool = False
     waiting_groups: set[str] = field(default_factory=set)
     awaiting: list[str] = field(default_factory=list)
+    dropped: list[tuple[Pod, Policy]] = field(default_factory=list)
     bound_together: dict[str, list[str]] = field(default_factory=dict)

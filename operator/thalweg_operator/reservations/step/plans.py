@@ -80,6 +80,7 @@ def plan_made(state: State, event: PlanMade) -> None:
                 victims.give_up(state, ledger.reservations[key])
         nomination_plans.add_plan(state, plan.nominations)
         state.nominations.planned(keeps_room=event.keeps_room)
+        _wait_again(state, plan)
     awaiting, plan.awaiting = plan.awaiting, []
     victims.go_on(state, awaiting)
     if event.evictions:
@@ -108,6 +109,7 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         if plan.broken.get(group):
             backoff.conflicted(state.ledger, placement.pod, state.now)
         if not conflicts:
+            plan.dropped.append((placement.pod, placement.policy))
             state.ledger.round_wanted = True
         if group and not optional:
             plan.broken.setdefault(group, conflicts)
@@ -254,9 +256,19 @@ def _whole_groups(state: State, plan: PlanInHand, generation: int) -> list[Reser
             state.effects.append(CountPlacement("dropped"))
             if broken.get(group):
                 backoff.conflicted(state.ledger, pod, state.now)
+            else:
+                plan.dropped.append((pod, reserved.placement.policy))
         if len(standing) == len(placed):
             return standing
         placed, state.ledger.round_wanted = standing, True
+
+
+def _wait_again(state: State, plan: PlanInHand) -> None:
+    """Pods whose placements did not hold are the next plan's: till then they come before new pods as those of it do."""
+    for planned, policy in plan.dropped:
+        pod = state.cluster.waiting.get(planned.key)
+        if pod is not None and pod.uid == planned.uid and pod.key not in state.ledger.reservations:
+            state.nominations.under_way.add(pod, policy)
 
 
 def _refused_for_volumes(state: State, reserved: Reserved) -> bool:

@@ -43,6 +43,8 @@ class Helped:
         self.freed.add(node)
         if asks:
             self.room_freed.append(node)
+        else:
+            self.some += 1
 
     def end_step(self, *, any_pod: bool) -> bool:
         """Counts a step, and returns whether a round may place more after it.

@@ -190,7 +190,13 @@ class NominationRecords:
         return self.places.place_key(key) or self.announced.place_key(key)
 
     def plan_asked(
-        self, pods: Sequence[tuple[Pod, Policy]], looked_at: Collection[str], *, keeps_room: bool, helped: int
+        self,
+        pods: Sequence[tuple[Pod, Policy]],
+        looked_at: Collection[str],
+        *,
+        keeps_room: bool,
+        helped: int,
+        defers: bool = False,
     ) -> None:
         """A plan is asked for.
 
@@ -199,12 +205,14 @@ class NominationRecords:
             looked_at: keys of the pods that came before it was decided which these are.
             keeps_room: whether room is kept for a gang.
             helped: see ``PlanUnderWay``.
+            defers: whether pods that it could place wait for a later plan: what helped them is still to be used.
         """
         before = self.under_way
         came = [each for key, each in before.came.items() if key not in looked_at]
         # A plan that was never made leaves it to the next one.
         was_helped = before.was_helped or helped != before.helped
-        self.under_way = PlanUnderWay(pods, came, keeps_room=keeps_room, helped=helped, was_helped=was_helped)
+        known = before.helped if defers else helped
+        self.under_way = PlanUnderWay(pods, came, keeps_room=keeps_room, helped=known, was_helped=was_helped)
 
     def planned(self, *, keeps_room: bool) -> None:
         """A plan was carried out: nobody waits for the first one any more. The next one is for who came meanwhile.

@@ -34,6 +34,7 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
         generation: of the cluster, when the plan was asked for.
         arrival: number of all that the plan places. What came to a node since the plan was asked for has a higher one.
         made: when the plan was made, by the monotonic clock.
+        helped: the ledger's number of steps that may have helped pods, when the plan was asked for.
     """
 
     positions: Mapping[str, int]
@@ -44,6 +45,7 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
     generation: int
     arrival: int
     made: float = 0.0
+    helped: int = 0
 
     def of(self, node: str) -> int | None:
         """The price of a node; None: it has no room for these pods, or the plan did not know it."""
@@ -80,6 +82,13 @@ def cheapest_nodes(prices: PlannedPrices) -> Sequence[str]:
     good = np.flatnonzero(codes <= min((dearest - prices.base) // prices.step, MOST_STEPS))
     names = list(prices.positions)
     return [names[place] for place in good[np.argsort(codes[good], kind="stable")[:_MOST_CHEAPEST]].tolist()]
+
+
+@lru_cache(maxsize=16)
+def has_full_nodes(prices: PlannedPrices) -> bool:
+    """Whether the plan left no room for one more pod on a node that the pods may use."""
+    codes = codes_of(prices)
+    return bool(np.any((codes >= NO_ROOM) & (codes != NOT_ALLOWED)))
 
 
 @lru_cache(maxsize=16)
