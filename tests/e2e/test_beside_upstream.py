@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.audit import audited
+from support.audit import writes_to_pods
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
 from support.steering import DelayingProxy, count, gates_in_effect, nobody_binds
@@ -187,17 +187,7 @@ Writes = Callable[[], list[str]]
 def writes(plane: tuple[ControlPlane, Api], scene: ClusterScenario) -> Writes:
     """What Thalweg wrote to pods of the test so far: "patch pods/status fits-0"."""
     since = plane[0].audit_log.stat().st_size
-
-    def written() -> list[str]:
-        return [
-            f"{request.verb} {request.resource} {request.name}"
-            for request in audited(plane[0], since=since)
-            if request.namespace == scene.namespace
-            and request.resource.startswith("pods")
-            and request.verb not in ("get", "list", "watch")
-        ]
-
-    return written
+    return lambda: writes_to_pods(plane[0], scene.namespace, since)
 
 
 async def steered_by_default(scene: ClusterScenario) -> None:
