@@ -5,6 +5,7 @@
     python bench/schedulers.py --nodes 5000 --mix plain --arrival backlog,beforehand --runs 2
     python bench/schedulers.py --waiting 1000 --nodes 1000
     python bench/schedulers.py --arrival burst --schedulers kube-scheduler,floor,watched-json,beside,steered
+    python bench/schedulers.py --mix groups-of-10 --schedulers kube-scheduler,steered,gated
 
 All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
 before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
@@ -15,6 +16,9 @@ holds them for good), steered and fitting nowhere, behind our gate and fitting n
 kube-scheduler and fitting nowhere; and beside kube-scheduler without us, with none, with the same pods that fit
 nowhere, and with these behind the gate. The last two are what the rows with us are compared with. When pods are created
 and bound is seen by a watch in a process of its own.
+
+With a mix `groups`, gangs that are PodGroups of Kubernetes itself, kube-scheduler's own gang scheduling is on in all
+rows: the row kube-scheduler is that alone, in `steered` we answer it, and in `gated` its pods have our gate besides.
 """
 
 from __future__ import annotations
@@ -70,12 +74,15 @@ _WITHOUT_US = (KUBE_SCHEDULER, PASS_THROUGH, FLOOR, *_WATCHED)
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 WAITING_KINDS = (KUBE_SCHEDULER, *loads.BESIDE_ALONE.values(), HELD, STEERED, GATED, SECOND)
 
+#: Feature gates of kube-scheduler's own gang scheduling.
+_GANG_SCHEDULING = ("GenericWorkload=true", "GangScheduling=true")
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
 _EXPLAINED = {
     "pods/s": "pods bound per second, from the first creation (backlog, beforehand: from kube-scheduler's readiness) to"
     " the last binding",
-    "gangs/s": "whole gangs per second, over the same time; kube-scheduler takes their pods for single ones",
+    "gangs/s": "whole gangs per second, over the same time; kube-scheduler takes their pods for single ones, but for"
+    " groups",
     "p50, p99": "ms from a pod's creation (backlog, beforehand: from readiness) to its binding, as a watch sees them",
     "peak MiB": "sum of VmHWM of the scheduler's processes since their start; pages they share count in each",
     "lag": "Thalweg only, ms: how late its event loop woke a sleeper at most; other processes on the cores count",
@@ -203,7 +210,8 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     steers = isinstance(scheduler, Steered)
     if steers:
         # "steered" is what a policy does that says no more than its delivery.
-        await steered_policy(api, **({"waiting": "Gate"} if case.scheduler == GATED else {}))
+        gates = {"waiting": "Gate", "gangs": {"waiting": "Gate"}}
+        await steered_policy(api, **(gates if case.scheduler == GATED else {}))
     size = "1" if case.scheduler == HELD else "1000"
     waiting_name = scheduler.pods_name if case.scheduler in loads.BESIDE_ALONE.values() else STEERED_NAME
     waiting = [
@@ -214,8 +222,10 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     pods = workload.make_pods(case.mix, case.pods, measured_name)
     if case.scheduler in (GATED, loads.BESIDE_ALONE[GATED]):
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
-    elif steers and case.mix in workload.GANG_SIZES:
+    elif steers and case.mix in workload.GANG_SIZES and case.mix not in workload.POD_GROUPS:
         pods = _gated(pods)  # as the policy's default says for gangs
+    groups = workload.make_groups(case.mix, case.pods)
+    await plane.create(api, groups)
     version = await plane.version(api)
     with log_kept(scheduler, given.logs, _title(case)):
         async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
@@ -224,6 +234,7 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
             finally:
                 await scheduler.stop()
                 await plane.delete(api, [*pods, *waiting])
+                await plane.delete(api, groups)
                 if steers:
                     await forget_policy(api)
                 if case.scheduler == admission.GATES:
@@ -337,7 +348,8 @@ def _title(case: Case) -> str:
 
 async def _measure_all(nodes: int, running: int, cases: list[Case], given: Options, warm_up: int) -> list[Measured]:
     found = []
-    async with plane.shared(plane.binaries()) as (control_plane, api):
+    takes_groups = any(case.mix in workload.POD_GROUPS for case in cases)
+    async with plane.shared(plane.binaries(), _GANG_SCHEDULING if takes_groups else ()) as (control_plane, api):
         await plane.create(api, workload.make_nodes(nodes))
         await plane.warm_up(api, warm_up)
         if running:

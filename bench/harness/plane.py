@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
@@ -34,10 +34,16 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
-async def shared(executables: Binaries) -> AsyncIterator[tuple[ControlPlane, Api]]:
-    """A plane with our CRDs on which kube-scheduler, with whatever configuration, can be started again and again."""
+async def shared(executables: Binaries, scheduler_gates: Sequence[str] = ()) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    """A plane with our CRDs on which kube-scheduler, with whatever configuration, can be started again and again.
+
+    Args:
+        scheduler_gates: kube-scheduler's feature gates, such as `GangScheduling=true`.
+    """
     async with (
-        ControlPlane(executables, controller_manager=False, scheduler=True, kwok=False) as plane,
+        ControlPlane(
+            executables, controller_manager=False, scheduler=True, kwok=False, scheduler_gates=scheduler_gates
+        ) as plane,
         Api(plane.kubeconfig, connections=CONCURRENCY) as api,
     ):
         await plane.kill(KUBE_SCHEDULER)

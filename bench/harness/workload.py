@@ -14,12 +14,15 @@ MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
 GANGS, GANGS_OF_TEN = "gangs", "gangs-of-10"
-MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", GANGS, GANGS_OF_TEN)
+GROUPS, GROUPS_OF_TEN = "groups", "groups-of-10"
+MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", GANGS, GANGS_OF_TEN, GROUPS, GROUPS_OF_TEN)
 #: Pods that constrain each other: sets of so many, told apart by a label.
 _SET = 100
 SET = "set"
 #: Mix -> pods of a gang.
-GANG_SIZES = {GANGS: _SET, GANGS_OF_TEN: 10}
+GANG_SIZES = {GANGS: _SET, GANGS_OF_TEN: 10, GROUPS: _SET, GROUPS_OF_TEN: 10}
+#: Mixes whose gangs are PodGroups of Kubernetes itself, which kube-scheduler's own gang scheduling takes as a whole.
+POD_GROUPS = (GROUPS, GROUPS_OF_TEN)
 _HOST, _HALL, _RACK = "kubernetes.io/hostname", "example.com/hall", "example.com/rack"
 #: Halls are what zones are to `spread`: ten, so that a set puts ten pods into each; nodes of a rack are in one hall.
 _HALLS, _RACK_NODES = 10, 25
@@ -89,12 +92,14 @@ def make_pods(mix: str, count: int, scheduler: str) -> list[Manifest]:
     The pods of a set are in two of three zones (`affinity`: node affinity), on different nodes (`apart`:
     anti-affinity), in all halls alike (`spread`: maxSkew 1, DoNotSchedule), or in one rack, whichever (`rack`: affinity
     to their own set). All of that is required. A set of `gangs` is a gang of a hundred pods for Thalweg, and nothing
-    to kube-scheduler. `gangs-of-10` are gangs of ten.
+    to kube-scheduler. `gangs-of-10` are gangs of ten. `groups` and `groups-of-10` are the same as PodGroups
+    (`make_groups`).
     """
     if mix == "plain":
         return [pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={"app": "plain"}) for i in range(count)]
     if mix in GANG_SIZES:
-        return [_in_gang(i, GANG_SIZES[mix], scheduler) for i in range(count)]
+        make = _in_group if mix in POD_GROUPS else _in_gang
+        return [make(i, GANG_SIZES[mix], scheduler) for i in range(count)]
     if mix != "mixed":
         return [_in_set(mix, i, scheduler) for i in range(count)]
     draw = random.Random(_SEED)
@@ -121,6 +126,28 @@ def whole_gangs(mix: str, bound: Collection[str]) -> int | None:
         return None
     size = GANG_SIZES[mix]
     return sum(count == size for count in Counter(int(name[-6:]) // size for name in bound).values())
+
+
+def make_groups(mix: str, count: int) -> list[Manifest]:
+    """The PodGroups of so many pods of a mix; none where it has none. All pods of a group are needed at once."""
+    if mix not in POD_GROUPS:
+        return []
+    size = GANG_SIZES[mix]
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": f"gang-{number}", "namespace": MEASURED},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": min(size, count - number * size)}}},
+        }
+        for number in range(-(-count // size))
+    ]
+
+
+def _in_group(i: int, size: int, scheduler: str) -> Manifest:
+    group = {"podGroupName": f"gang-{i // size}"}
+    labels = {SET: str(i // size)}
+    return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, schedulingGroup=group)
 
 
 def _in_gang(i: int, size: int, scheduler: str) -> Manifest:

@@ -67,7 +67,7 @@ class WireGangs(msgspec.Struct, rename="camel"):
     hold_room_after: str = "10m"
     hold_room_for: str = "10m"
     hold_room_share: Annotated[int, msgspec.Meta(ge=0, le=100)] = GangPolicy().hold_room_share
-    waiting: WaitingMode = WaitingMode.GATE
+    waiting: WaitingMode = WaitingMode.AUTO
     controllers: list[GangController] = msgspec.field(default_factory=lambda: list(DEFAULT_CONTROLLERS))
     parents: list[WireParentRule] = msgspec.field(default_factory=list)
     pods_to_come: PodsToComeMode = PodsToComeMode.IGNORE
@@ -127,8 +127,6 @@ def parse_gangs(wire: WireGangs) -> GangPolicy:
     Raises:
         PolicyError: a field is not valid; the error names it.
     """
-    if wire.waiting is WaitingMode.AUTO:
-        raise PolicyError("spec.gangs.waiting", "Auto is for pods without a gang; use Gate or Hold")
     return GangPolicy(
         timeout=parse_policy_seconds(wire.timeout, "spec.gangs.timeout"),
         on_partial_bind=wire.on_partial_bind,

@@ -81,7 +81,8 @@ class Steering(StrEnum):
 class WaitingMode(StrEnum):
     """Where pods without a planned node wait, delivery Extender."""
 
-    #: Held, and behind our gate while many wait. Not for gangs.
+    #: Held, and behind our gate while many wait. Pods of gangs are held if they are in PodGroups of Kubernetes itself,
+    #: else behind our gate.
     AUTO = "Auto"
     #: In kube-scheduler's queue; each attempt at them is answered with no node.
     HOLD = "Hold"
@@ -203,7 +204,7 @@ class GangPolicy(msgspec.Struct, frozen=True):
     timeout: int = 600
     on_partial_bind: PartialBind = PartialBind.REPLAN
     hold_room_after: int = 600
-    waiting: WaitingMode = WaitingMode.GATE
+    waiting: WaitingMode = WaitingMode.AUTO
     hold_room_for: int = 600
     hold_room_share: int = 75
     controllers: tuple[GangController, ...] = DEFAULT_CONTROLLERS

@@ -303,7 +303,18 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "Prefer",
     ),
     ({"node_count": NOT_READ}, "node-sample", Verdict.SKIP, "403"),
-    ({"scheduler_features": {"GangScheduling": True}}, "gang-scheduling", Verdict.WARN, "feature gate GangScheduling"),
+    (
+        {"scheduler_features": {"GangScheduling": True}, "policies": (policy("p", delivery="Binder"),)},
+        "gang-scheduling",
+        Verdict.WARN,
+        "feature gate GangScheduling",
+    ),
+    (
+        {"pod_group_versions": ("v1alpha2",)},
+        "gang-scheduling",
+        Verdict.WARN,
+        "FlowSchedulingPolicy steered gives these pods no gate",
+    ),
     ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.SKIP, "not known"),
     (
         {"hyper_node_problems": ("HyperNode a: x", "b", "c", "d")},
@@ -565,3 +576,11 @@ def test_an_operator_that_observes_may_be_beside_one_that_acts() -> None:
     """Each holds a lease of its own."""
     facts = replace(OBSERVING, leases=(lease(), lease("other")), pods=(pod("ours"),))
     assert not [each for each in judge(facts) if each.verdict is Verdict.FAIL]
+
+
+def test_gang_scheduling_where_it_is_wanted() -> None:
+    """Where a policy steers, kube-scheduler's own gang scheduling is right; with gates for all gangs it may be off."""
+    on = replace(HEALTHY, scheduler_features={"GenericWorkload": True}, pod_group_versions=("v1beta1",))
+    gated = policy("steered", heartbeat=1, delivery="Extender", gangs={"waiting": "Gate"})
+    assert not_ok(on) == []
+    assert not_ok(replace(HEALTHY, policies=(gated,), pod_group_versions=("v1alpha2",))) == []

@@ -147,7 +147,7 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"steering": "Prefer"}, "spec.steering"),
         ({"delivery": "Observe", "steering": "Prefer"}, "spec.steering"),
         ({"waiting": "Gate"}, "spec.waiting"),
-        ({"gangs": {"waiting": "Auto"}}, "spec.gangs.waiting"),
+        ({"gangs": {"waiting": "Never"}}, "spec.gangs.waiting"),
         ({"delivery": "Extender", "waiting": "Sit"}, "spec.waiting"),
         ({"unscheduled": {"base": None}}, "spec.unscheduled.base"),
         (

@@ -1,10 +1,14 @@
 """Thalweg beside kube-scheduler's own gang scheduling and workload-aware preemption, which are off by default."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.audit import writes_to_pods
 from support.cluster_scenario import ClusterScenario
-from support.steering import gates_in_effect
+from support.operator import until
+from support.steering import DelayingProxy, count, gates_in_effect, nobody_binds
+from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.policies import SCHEDULER_NAME
 
@@ -172,3 +176,123 @@ async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, r
     assert await bound(scene, more) == []
     await scene.nodes("x2", cpu="2", labels={"topology.kubernetes.io/zone": "x"})
     await scene.nodes_of(*more, within=60)
+
+
+# --- without a gate: PodGroups in delivery Extender, by a policy that says no more ---
+
+Writes = Callable[[], list[str]]
+
+
+@pytest.fixture
+def writes(plane: tuple[ControlPlane, Api], scene: ClusterScenario) -> Writes:
+    """What Thalweg wrote to pods of the test so far: "patch pods/status fits-0"."""
+    since = plane[0].audit_log.stat().st_size
+    return lambda: writes_to_pods(plane[0], scene.namespace, since)
+
+
+async def steered_by_default(scene: ClusterScenario) -> None:
+    """The policy says no more than its delivery, and gates pods of other gangs."""
+    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
+    await gates_in_effect(scene, scene.pod("probe", annotations={"scheduling.thalweg/gang": "other"}))
+
+
+async def check_whole(scene: ClusterScenario, *gangs: list[str]) -> None:
+    """Each of these gangs is bound whole, and none of their pods has or had a gate."""
+    await scene.nodes_of(*(name for names in gangs for name in names))
+    for pod in await scene.pods():
+        assert "schedulingGates" not in pod["spec"]
+        conditions = pod["status"].get("conditions", [])
+        assert all(condition.get("reason") != "SchedulingGated" for condition in conditions)
+
+
+async def test_planned_groups_cost_no_write(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], writes: Writes
+) -> None:
+    """Three gangs have their plan before kube-scheduler asks: it takes them in its order, and we write nothing."""
+    await steered_by_default(scene)
+    await scene.nodes("a", "b", "c", cpu="4")
+    async with nobody_binds(plane):
+        gangs = [await create_gang(scene, f"gang-{n}", 4, "1", scene.scheduler) for n in range(3)]
+
+        async def planned() -> bool:
+            return await count(scene.operator, "thalweg_reservations") == 12
+
+        await until(planned, 30, lambda: "a plan of all gangs")
+        assert await bound(scene, [name for names in gangs for name in names]) == []
+    await check_whole(scene, *gangs)
+    assert writes() == []
+
+
+async def test_groups_that_come_pod_by_pod(scene: ClusterScenario, writes: Writes) -> None:
+    """Their pods come in turns. Each gang is bound whole once its last pod is there, and none is nominated."""
+    await steered_by_default(scene)
+    await scene.nodes("a", "b", "c", "d", cpu="4")
+    groups = [await pod_group(scene, f"gang-{n}", 4) for n in range(4)]
+    gangs = [[f"gang-{n}-{at}" for at in range(4)] for n in range(4)]
+    for at in range(4):
+        for names, group in zip(gangs, groups, strict=True):
+            assert await bound(scene, names[:at]) == []
+            await scene.create(names[at], "1", **group)
+            if at == 3:
+                await scene.nodes_of(*names)
+    await check_whole(scene, *gangs)
+    # At most a wake, where a plan came too late for an attempt.
+    assert not [write for write in writes() if "status" in write]
+
+
+async def test_groups_that_do_not_fit_together(scene: ClusterScenario) -> None:
+    """One of two gangs waits whole, and is bound whole once the other one has left."""
+    await steered_by_default(scene)
+    await scene.nodes("a", "b", cpu="4")
+    one, two = [await create_gang(scene, name, 6, "1", scene.scheduler) for name in ("one", "two")]
+    last: list[list[str]] = []
+
+    async def one_is_bound() -> bool:
+        nonlocal last
+        last = [await bound(scene, names) for names in (one, two)]
+        return sorted(map(len, last)) == [0, 6]
+
+    await until(one_is_bound, 60, lambda: f"one gang whole, the other one absent: {last}")
+    first, second = (one, two) if last[0] else (two, one)
+    await scene.reason_of(second[0], "Thalweg")
+    await scene.wait_for_round("mark")
+    assert await bound(scene, second) == []
+    await scene.delete(*first)
+    await check_whole(scene, second)
+
+
+async def test_groups_with_a_topology(scene: ClusterScenario) -> None:
+    """Each gang is in one rack, whichever nodes kube-scheduler, which does not know the topology here, may like."""
+    await steered_by_default(scene)
+    for rack in ("x", "y", "z"):
+        await scene.nodes(f"{rack}0", f"{rack}1", cpu="2", labels={"example.com/rack": rack})
+    constraints = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
+    groups = [await pod_group(scene, f"gang-{n}", 4, **constraints) for n in range(3)]
+    gangs = [[f"gang-{n}-{at}" for at in range(4)] for n in range(3)]
+    pods = [scene.pod(names[at], "1", **groups[n]) for at in range(4) for n, names in enumerate(gangs)]
+    await scene.api.create_many(pods)
+    await check_whole(scene, *gangs)
+    for names in gangs:
+        assert len({node[0] for node in (await scene.nodes_of(*names)).values()}) == 1
+
+
+async def test_an_attempt_that_fails_midway(scene: ClusterScenario, relay: DelayingProxy) -> None:
+    """kube-scheduler loses an answer about the third pod, drops the whole attempt, and asks about all of them again."""
+    await steered_by_default(scene)
+    await scene.nodes("a", "b", "c", cpu="2")
+    questions = 0
+
+    def break_third(part: bytes) -> None:
+        nonlocal questions
+        questions += part.startswith(b"POST /extender/filter")
+        if questions == 3:
+            questions += 1
+            raise ConnectionResetError
+
+    relay.asked = break_third
+    try:
+        gang = await create_gang(scene, "gang", 4, "1", scene.scheduler)
+        await check_whole(scene, gang)
+    finally:
+        relay.asked = lambda _part: None
+    assert questions > 4

@@ -198,7 +198,10 @@ async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
 
 
 async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
-    """By each of the sources of gangs; and not when another policy that comes first binds them."""
+    """By each of the sources of gangs; and not when another policy that comes first binds them.
+
+    Those of PodGroups of Kubernetes itself only where the policy says Gate: kube-scheduler takes them as a whole.
+    """
     await api.create(policy("holding", **GATED))
     await in_effect(api, steered())
     await api.patch(f"{POLICIES}/holding", {"spec": {"waiting": "Hold"}})
@@ -211,7 +214,6 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
         assert await gates_of(api, steered(labels=group, annotations=count | {mark: "true"})) == []
     ours = {"annotations": {"scheduling.thalweg/gang": "train"}}
     for said in (
-        {"schedulingGroup": {"podGroupName": "train"}},
         {"labels": {"scheduling.x-k8s.io/pod-group": "train"}},
         {"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}},
         {"annotations": {"scheduling.k8s.io/group-name": "train"}},
@@ -221,6 +223,16 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
         ours,
     ):
         assert await gates_of(api, steered(**said)) == [GATE], said
+    native = {"schedulingGroup": {"podGroupName": "train"}}
+    assert await gates_of(api, steered(**native, **ours)) == [], "the first mark counts"
+    await api.patch(f"{POLICIES}/holding", {"spec": {"gangs": {"waiting": "Gate"}}})
+    await in_effect(api, steered(**native))
+    assert await gates_of(api, steered(**ours)) == [GATE]
+    await api.patch(f"{POLICIES}/holding", {"spec": {"gangs": {"waiting": "Hold"}}})
+    await in_effect(api, steered(**ours), gated=False)
+    assert await gates_of(api, steered(**native)) == []
+    await api.patch(f"{POLICIES}/holding", {"spec": {"gangs": {"waiting": "Auto"}}})
+    await in_effect(api, steered(**ours))
     await api.create(policy("watched", delivery="Observe", precedence=9, selects=SHARED))
     await in_effect(api, steered(**ours, labels=SHARED["podSelector"]["matchLabels"]), gated=False)
     assert await gates_of(api, steered(**ours)) == [GATE]

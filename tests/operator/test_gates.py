@@ -60,6 +60,9 @@ def test_only_extender_and_gate_want_one() -> None:
     assert wants_gate(gated("p", waiting="Hold"))
     assert not wants_gate(holding_gangs(gated("p", waiting="Hold")))
     assert not wants_gate(gated("p", selects={}))
+    for waiting, (groups, gangs) in {"Auto": (False, True), "Gate": (True, True), "Hold": (False, False)}.items():
+        (rule,) = gate_rules(gated("p", waiting="Hold", gangs={"waiting": waiting}), [])
+        assert (rule["podGroups"], rule["gangs"], rule["others"]) == (groups, gangs, False)
     assert not wants_gate(BUILT_IN)
 
 
@@ -79,6 +82,7 @@ def test_what_the_api_server_is_told() -> None:
                 {"key": "done", "operator": "DoesNotExist", "values": []},
             ],
             "namespaceLabels": [{"key": "team", "operator": "In", "values": ["ml"]}],
+            "podGroups": False,
             "gangs": True,
             "others": False,
         }
@@ -220,7 +224,7 @@ def test_the_static_policy_knows_our_names() -> None:
     # One condition: the API server evaluates each of several, also where an earlier one is false.
     (condition,) = rule["spec"]["matchConditions"]
     early = condition["expression"]
-    assert f"(each.others || each.gangs && ( {gang}))" in early
+    assert f"!has(object.spec.schedulingGroup) && each.gangs && ( {gang}))" in early
     assert '!(request.namespace in ["kube-system", ' in early
     assert f'each.name == "{GATE}"' in early
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]

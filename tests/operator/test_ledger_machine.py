@@ -19,6 +19,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.machine import (
+    GROUP,
     Claims,
     Disturbances,
     Gangs,
@@ -42,6 +43,7 @@ from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEO
 
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.constraints import Conflict
+from flowcore.model.gang_spec import GangRef, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -365,6 +367,17 @@ class SteeredGangMachine(SteeringMachine):
             world.deliver(10)
 
 
+class SteeredGroupMachine(SteeredGangMachine):
+    """Likewise of a PodGroup of Kubernetes itself, whose pods are woken together, and not nominated."""
+
+    KINDS: ClassVar = {name: {**fields, "gang": GangRef(GROUP)} for name, fields in SteeringMachine.KINDS.items()}
+
+    @initialize(prefer=st.booleans())
+    def begin(self, prefer: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        super().begin(prefer)
+        self.world.put_pod_group(PodGroup(GROUP, GangSpec(min_member=2)))
+
+
 class GangMachine(Gangs):
     """A gang whose bindings are refused, lost or late is whole or absent at rest."""
 
@@ -454,6 +467,7 @@ AnyMachine.TestCase.settings = settings(
 )
 SteeringMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30)
 SteeredGangMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
+SteeredGroupMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 GangMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=12)
 ClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 VolumeClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
@@ -461,6 +475,7 @@ PreemptionMachine.TestCase.settings = settings(max_examples=examples(60), statef
 MoveMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 TestAnyMachine, TestSteeringMachine = AnyMachine.TestCase, SteeringMachine.TestCase
 TestSteeredGangMachine = SteeredGangMachine.TestCase
+TestSteeredGroupMachine = SteeredGroupMachine.TestCase
 TestGangMachine, TestClaimMachine, TestVolumeClaimMachine, TestPreemptionMachine, TestMoveMachine = (
     GangMachine.TestCase,
     ClaimMachine.TestCase,

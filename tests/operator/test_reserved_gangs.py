@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -9,14 +10,18 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from support.fake_cluster.steered import SteeredCluster
+from support.fake_cluster.steered import SteeredCluster, steering
 from thalweg_extender.answers import FilterOutcome
+from thalweg_operator.delivery import extender_view
+from thalweg_operator.reservations.effects import RequestRound
+from thalweg_operator.reservations.events import PlanMade, PodsUnplaced, SchedulerAsks, UnplacedPod
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
-from thalweg_operator.reservations.steering.advise import awaits_plan
+from thalweg_operator.reservations.steering.advise import awaits_plan, is_shown
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
+from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 
 from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
@@ -565,6 +570,138 @@ def test_one_wake_for_each_pod() -> None:
         assert all(zones.ask(zones.pods[at]) for at in order)
         wakes = Counter(name for kind, name in (*sent, *zones.world.in_line) if kind == "wake")
         assert max(wakes.values()) == 1, (order, wakes)
+
+
+# --- PodGroups of Kubernetes itself, which kube-scheduler tries as a whole ---
+
+
+def in_group(world: SteeredCluster, count: int, least: int = 4, **fields: Any) -> list[Pod]:
+    """So many pods of a PodGroup, which needs so many."""
+    key = GangKey(GangSource.NATIVE, "ns", "ml")
+    world.put_pod_group(PodGroup(key, GangSpec(least)))
+    return create(world, count, gang=GangRef(key), **fields)
+
+
+def test_questions_about_a_group_in_any_order() -> None:
+    """Attempts that fail after some questions, and come again in another order: never more than the plan, no write."""
+    drawn = random.Random(7)
+    for order in permutations(range(4)):
+        world = SteeredCluster()
+        pods = in_group(world, 4)
+        plan(world, pods, "abca")
+        for asked in range(1, 4):
+            attempt = drawn.sample(pods, asked)
+            passed = [world.schedule(pod.key) for pod in attempt]
+            assert all(outcome is FilterOutcome.STEERED for outcome, _ in passed)
+            assert not Counter(node for _, nodes in passed for node in nodes) - Counter("abca")
+            for pod in attempt:
+                world.change_pod(pod.key, unschedulable_message="pod group is unschedulable")
+            world.show()
+        for at in order:
+            assert world.schedule(pods[at].key)[0] is FilterOutcome.STEERED
+        assert sorted(node_of(world, pod) for pod in pods) == ["a", "a", "b", "c"]
+        assert not world.writes
+
+
+def test_an_idle_scheduler_has_no_group_nominated() -> None:
+    """It asks about the group by itself. After half a minute without a question its pods are nominated all the same."""
+    world = SteeredCluster()
+    plan(world, in_group(world, 4), "abca")
+    world.pass_time(20)
+    assert not world.writes
+    world.pass_time(15)
+    assert sorted(world.in_line) == [("nominate", f"p{at}") for at in range(4)]
+
+
+@pytest.mark.parametrize("told", ["before the plan", "after it"])
+def test_one_wake_for_a_group_that_was_tried_in_vain(told: str) -> None:
+    """kube-scheduler takes its other pods along: one write, whenever our watch shows what the attempt wrote."""
+    world = SteeredCluster()
+    pods = in_group(world, 4)
+    if told == "before the plan":
+        for pod in pods:
+            assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
+            world.change_pod(pod.key, unschedulable_message=HELD)
+        world.show()
+    plan(world, [world.state.waiting[pod.key] for pod in pods], "abca")
+    for pod in pods if told == "after it" else ():
+        world.change_pod(pod.key, unschedulable_message=HELD)
+        world.show()
+    assert world.in_line == [("wake", "p0")]
+    assert all(world.schedule(pod.key)[0] is FilterOutcome.STEERED for pod in pods)
+    world.pass_time(5)
+    assert world.in_line == [("wake", "p0")]
+
+
+def test_a_group_that_loses_a_pod_is_held_whole() -> None:
+    """Asked about in any order, with a pod missing, none of them is let through; with its replacement all are."""
+    for order in permutations(range(3)):
+        world = SteeredCluster()
+        pods = in_group(world, 4)
+        plan(world, pods, "abca")
+        lose(world, pods[3], "gone")
+        for at in (*order, *order):
+            assert world.schedule(pods[at].key) == (FilterOutcome.HELD, [])
+        assert not world.state.reservations
+        (again,) = create(world, 1, "again", gang=pods[0].gang)
+        plan(world, [*(world.state.waiting[pod.key] for pod in pods[:3]), again], "abca")
+        assert all(world.schedule(pod.key)[0] is FilterOutcome.STEERED for pod in (again, *pods[:3]))
+        assert [kind for kind, _ in world.in_line] == ["wake"]
+
+
+def test_a_question_before_the_watch_shows_the_group() -> None:
+    """kube-scheduler has seen all that the group needs. Its question waits, and asks for no round in vain."""
+    world = SteeredCluster()
+    pods = in_group(world, 3)
+    asked = world.extender_pod(pods[0].key)
+    assert awaits_plan(world.cluster, world.ledger, asked)
+    assert not is_shown(world.cluster, asked)
+
+    def asks_for_a_round() -> bool:
+        effects = world.apply(SchedulerAsks(asked, [*"abc"]))
+        return any(isinstance(effect, RequestRound) and effect.asked for effect in effects)
+
+    assert not asks_for_a_round()
+    policy = steering()
+    world.apply(PodsUnplaced([UnplacedPod(pod, policy, "3 of 4 pods exist", UNSCHEDULABLE) for pod in pods]))
+    assert awaits_plan(world.cluster, world.ledger, asked)
+    in_group(world, 4)
+    assert is_shown(world.cluster, asked)
+    assert awaits_plan(world.cluster, world.ledger, asked)
+    assert asks_for_a_round()
+    # A round had no node for it: nothing is worth waiting for.
+    last = world.state.waiting["ns/p3"]
+    world.apply(PodsUnplaced([UnplacedPod(last, policy, "no room", UNSCHEDULABLE)]))
+    assert not awaits_plan(world.cluster, world.ledger, asked)
+
+
+async def test_an_answer_waits_for_the_rest_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then for the plan, and all pods are let through in one attempt. A group that does not come is waited for once."""
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    world = SteeredCluster()
+    pods = in_group(world, 3)
+    task = asyncio.create_task(world.view.until_planned(world.extender_pod(pods[0].key), [*"abc"]))
+
+    async def still_waits() -> bool:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return not task.done()
+
+    assert await still_waits()
+    pods += create(world, 1, "last", gang=pods[0].gang)
+    assert await still_waits()
+    plan(world, pods, "abca")
+    world.apply(PlanMade(1, world.state.generation, (), ()))
+    await asyncio.wait_for(task, 30)
+    assert all(world.schedule(pod.key)[0] is FilterOutcome.STEERED for pod in pods)
+    assert not world.writes
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    lost = create(world, 2, "lost", gang=GangRef(GangKey(GangSource.NATIVE, "ns", "lost")))
+    world.put_pod_group(PodGroup(lost[0].gang.key, GangSpec(4)))
+    world.show()
+    await asyncio.wait_for(world.view.until_planned(world.extender_pod(lost[0].key), [*"abc"]), 30)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    await asyncio.wait_for(world.view.until_planned(world.extender_pod(lost[1].key), [*"abc"]), 30)
 
 
 # --- a question before the plan ---

@@ -46,6 +46,17 @@ def read(log: Path, user: str = ACCOUNT, since: int = 0) -> list[AuditedRequest]
     return [_to_request(event) for event in events if event["user"]["username"] == user]
 
 
+def writes_to_pods(plane: ControlPlane, namespace: str, since: int) -> list[str]:
+    """What Thalweg wrote to pods of a namespace, such as "patch pods/status train-0"; `since` as for `audited`."""
+    return [
+        f"{request.verb} {request.resource} {request.name}"
+        for request in audited(plane, since=since)
+        if request.namespace == namespace
+        and request.resource.partition("/")[0] == "pods"
+        and request.verb not in ("get", "list", "watch")
+    ]
+
+
 def refused(requests: list[AuditedRequest]) -> list[AuditedRequest]:
     """Those that the account had no right to, or that an admission policy stopped (403, 422), and 401.
 

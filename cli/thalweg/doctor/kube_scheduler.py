@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from flowcore.model.policies import STEERED_NAME, Steering
+from flowcore.model.policies import STEERED_NAME, Steering, WaitingMode
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict
@@ -179,21 +179,12 @@ def node_sample(facts: Facts) -> Iterator[CheckResult]:
 
 
 def gang_scheduling(facts: Facts) -> Iterator[CheckResult]:
-    """Whether kube-scheduler schedules gangs itself."""
+    """Whether kube-scheduler schedules gangs itself: it should where it binds them by our plans, and not elsewhere."""
     check, features, versions = "gang-scheduling", facts.scheduler_features, facts.pod_group_versions
     if isinstance(features, NotRead):
         yield CheckResult(check, Verdict.SKIP, features.problem)
     elif features is not None:
-        enabled = [name for name in _GANG_GATES if features.get(name)]
-        if enabled:
-            yield CheckResult(
-                check,
-                Verdict.WARN,
-                f"kube-scheduler has the feature gate {' and '.join(enabled)}: it schedules gangs of PodGroups itself.",
-                "Let one scheduler handle each gang: docs/reference/gangs.md",
-            )
-        else:
-            yield CheckResult(check, Verdict.OK, f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}.")
+        yield _judge_gang_gates(check, facts, [name for name in _GANG_GATES if features.get(name)])
     elif isinstance(versions, NotRead):
         yield CheckResult(check, Verdict.SKIP, versions.problem)
     elif versions:
@@ -208,3 +199,26 @@ def gang_scheduling(facts: Facts) -> Iterator[CheckResult]:
         yield CheckResult(
             check, Verdict.OK, "The API server serves no PodGroups, so kube-scheduler cannot schedule gangs (inferred)."
         )
+
+
+def _judge_gang_gates(check: str, facts: Facts, enabled: list[str]) -> CheckResult:
+    steered = steered_policies(facts)
+    if enabled:
+        said = f"kube-scheduler has the feature gate {' and '.join(enabled)}: it schedules gangs of PodGroups itself"
+        if steered:
+            return CheckResult(check, Verdict.OK, f"{said}, and Thalweg tells it where.")
+        return CheckResult(
+            check, Verdict.WARN, f"{said}.", "Let one scheduler handle each gang: docs/reference/gangs.md"
+        )
+    said = f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}"
+    ungated = [policy.name for policy in steered if policy.gangs.waiting is WaitingMode.AUTO]
+    if ungated and facts.pod_group_versions and not isinstance(facts.pod_group_versions, NotRead):
+        return CheckResult(
+            check,
+            Verdict.WARN,
+            f"{said}, so it tries each pod of a PodGroup by itself. FlowSchedulingPolicy {ungated[0]} gives these pods "
+            "no gate.",
+            "Turn GenericWorkload on in kube-scheduler, in Kubernetes 1.36 GangScheduling too; or set "
+            "spec.gangs.waiting: Gate",
+        )
+    return CheckResult(check, Verdict.OK, f"{said}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.model.pods import Pod
 from thalweg_operator.reservations.events import (
     Event,
     PlanMade,
@@ -15,7 +16,7 @@ from thalweg_operator.reservations.events import (
     SchedulerAnswered,
     SchedulerAsks,
 )
-from thalweg_operator.reservations.steering.advise import advise, awaits_plan, watched_pod
+from thalweg_operator.reservations.steering.advise import advise, awaits_plan, is_shown, watched_pod
 from thalweg_operator.shell import Shell
 
 #: Seconds that an answer waits for the pod's first round at most. kube-scheduler schedules no other pod meanwhile.
@@ -89,7 +90,7 @@ class ExtenderView:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
         latest, told, helped = loop.time() + LONGEST_WAIT, False, False
         while awaits_plan(cluster, ledger, extender_pod):
-            seen = watched_pod(cluster, extender_pod) is not None
+            seen = is_shown(cluster, extender_pod)
             if seen and not told:
                 self._shell.apply(SchedulerAsks(extender_pod, nodes))
                 told = True
@@ -138,8 +139,15 @@ class ExtenderView:
         elif not isinstance(event, PodPut | PodsUnplaced):
             return
         for changed, key in self._waiting.items():
-            if not changed.done() and (not isinstance(event, PodPut) or event.pod.key == key):
+            if not changed.done() and (not isinstance(event, PodPut) or self._concerns(event.pod, key)):
                 changed.set_result(None)
+
+    def _concerns(self, shown: Pod, key: str) -> bool:
+        """Whether the answer about a pod waits for this one: itself, or another one of its gang."""
+        asked = self._shell.cluster.waiting.get(key)
+        if asked is None or asked.gang is None or shown.gang is None:
+            return shown.key == key
+        return shown.gang.key == asked.gang.key
 
     def advise(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
         """What to answer about a pod. Changes nothing."""

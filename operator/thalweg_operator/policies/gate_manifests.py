@@ -25,7 +25,7 @@ GATE_LABEL: Final = "scheduling.thalweg/gate"
 
 
 def wants_gate(policy: Policy, gating: AbstractSet[str] = frozenset()) -> bool:
-    """Whether pods of a policy wait behind our gate: all, pods of gangs, or pods of no gang.
+    """Whether pods of a policy wait behind our gate: all, pods of some gangs, or pods of no gang.
 
     Args:
         gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
@@ -36,8 +36,9 @@ def wants_gate(policy: Policy, gating: AbstractSet[str] = frozenset()) -> bool:
 def gate_rules(policy: Policy, ordered: Iterable[Policy], gating: AbstractSet[str] = frozenset()) -> list[Manifest]:
     """The policies that decide about the pods of a policy that wants a gate, in the order in which they govern.
 
-    Of those that match a pod, the first one says whether it is gated: by ``gangs`` where the pod belongs to a gang, by
-    ``others`` where it does not. The last one is the policy itself.
+    Of those that match a pod, the first one says whether it is gated: by ``podGroups`` where the pod belongs to a
+    PodGroup of Kubernetes itself, by ``gangs`` where it belongs to another gang, by ``others`` where to none. The last
+    one is the policy itself.
 
     Args:
         ordered: all policies in force, in the order in which they govern. One that may bind or only observe pods which
@@ -62,19 +63,22 @@ def open_patch(uid: str) -> Manifest:
     return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
 
 
-def _gated_pods(policy: Policy, gating: AbstractSet[str]) -> tuple[bool, bool]:
-    """Whether its pods of gangs, and its others, wait behind our gate."""
+def _gated_pods(policy: Policy, gating: AbstractSet[str]) -> tuple[bool, bool, bool]:
+    """Whether its pods of PodGroups of Kubernetes itself, of other gangs, and its others, wait behind our gate."""
     if not policy.delivery.through_kube_scheduler or policy.selects.nothing:
-        return False, False
-    return policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE or policy.name in gating
+        return False, False, False
+    of_gangs = policy.gangs.waiting
+    others = policy.waiting is WaitingMode.GATE or policy.name in gating
+    return of_gangs is WaitingMode.GATE, of_gangs is not WaitingMode.HOLD, others
 
 
 def _gate_rule(policy: Policy, gating: AbstractSet[str]) -> Manifest:
-    gangs, others = _gated_pods(policy, gating)
+    pod_groups, gangs, others = _gated_pods(policy, gating)
     return {
         "schedulerNames": list(policy.selects.scheduler_names),
         "podLabels": _requirements(policy.selects.pods),
         "namespaceLabels": _requirements(policy.selects.namespaces),
+        "podGroups": pod_groups,
         "gangs": gangs,
         "others": others,
     }

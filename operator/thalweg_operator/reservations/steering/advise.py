@@ -17,7 +17,7 @@ from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.gangs_under_way import lacks_others
 from thalweg_operator.reservations.steering.lone_pods import is_new, priced_with_others
-from thalweg_operator.reservations.steering.nominations import nomination_of
+from thalweg_operator.reservations.steering.nominations import is_asleep, is_tried_with_its_group, nomination_of
 from thalweg_operator.reservations.steering.records.planned_prices import scores_by_node
 from thalweg_operator.reservations.steering.shifts import find_place
 from thalweg_operator.reservations.steering.state import SteeringState
@@ -66,7 +66,9 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
 def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
     """Whether an answer is worth waiting for: the pod's first round is still to come, and may place it.
 
-    A pod that our watch has not shown may be any. A gang that lacks pods has no node for any of them.
+    A pod that our watch has not shown may be any. The first round of a gang is the first one with all pods that it
+    needs: the last of them is new until then. A gang that lacks pods has no node for any of them. But kube-scheduler
+    takes a PodGroup as a whole, and asks about it once its pods are there: our watch will show them in a moment.
     """
     pod = watched_pod(cluster, extender_pod)
     if pod is None:
@@ -75,9 +77,23 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(policy, pod):
         return False
-    if pod.key in ledger.reservations or pod.replaces or not is_new(ledger, pod):
+    if pod.key in ledger.reservations or pod.replaces:
         return False
-    return pod.gang is None or not cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting)
+    if pod.gang is None:
+        return is_new(ledger, pod)
+    if cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting):
+        return is_tried_with_its_group(pod) and not is_asleep(ledger, pod)
+    if is_asleep(ledger, pod):
+        return False
+    return any(is_new(ledger, cluster.waiting[key]) for key in cluster.gangs.members(pod.gang.key)[0])
+
+
+def is_shown(cluster: Cluster, extender_pod: ExtenderPod) -> bool:
+    """Whether our watch shows a pod, with all that kube-scheduler has seen if it asks: the PodGroup that it takes."""
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None or pod.gang is None or not is_tried_with_its_group(pod):
+        return pod is not None
+    return not cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting)
 
 
 def is_taken_back(state: SteeringState, pod: Pod, nomination: Reservation) -> bool:

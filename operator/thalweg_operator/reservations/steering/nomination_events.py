@@ -21,7 +21,7 @@ from thalweg_operator.reservations.events import Answer, SchedulerAnswered, Sche
 from thalweg_operator.reservations.ledger.feasibility import is_binders_turn
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.advise import awaits_plan, is_taken_back, watched_pod
+from thalweg_operator.reservations.steering.advise import awaits_plan, is_shown, is_taken_back, watched_pod
 from thalweg_operator.reservations.steering.gangs_under_way import bound_elsewhere, lacks_others
 from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
@@ -33,6 +33,7 @@ from thalweg_operator.reservations.steering.nominations import (
     expect_question,
     give_up,
     is_too_early,
+    is_tried_with_its_group,
     is_woken_instead,
     may_lack,
     must_nominate,
@@ -41,6 +42,7 @@ from thalweg_operator.reservations.steering.nominations import (
     open_gate,
     open_gates,
     pass_wave,
+    wake_reserved,
     was_tried,
     withdraw,
 )
@@ -120,8 +122,10 @@ def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
         if place_key is None and pod.gated:
             return  # the other pods of its permit group are not ready
         is_asleep = was_tried(pod) and key not in records.woken
-        if is_asleep or place_key is None or not place_key.fits(pod):
+        if place_key is None or not place_key.fits(pod) or (is_asleep and not is_tried_with_its_group(pod)):
             nominate(state, pod)  # or no other pod is like it any more
+        elif is_asleep:
+            wake_reserved(state, pod)
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:
             records.checks.pop(key, None)
@@ -159,6 +163,8 @@ def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
     if pod is None:
         return
     state.nominations.last_question = state.now
+    if not is_shown(state.cluster, event.extender_pod):
+        return  # a round before the watch shows the rest of its gang would be in vain
     if reserve_when_asked(state, pod, event.nodes):
         return
     record = state.ledger.known_record(pod)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.model.gang_spec import GangSource
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import domain_value
@@ -178,15 +179,26 @@ def domains_of_gang(state: SteeringState, pod: Pod, node: Node) -> tuple[tuple[s
 def must_nominate(state: SteeringState, pod: Pod, reservation: Reservation, place_key: PlaceKey) -> bool:
     """Whether kube-scheduler does not come upon a place for a pod by itself, or only at a high price.
 
-    A pod that was tried in vain sleeps until it is nominated. For a pod with affinity kube-scheduler looks at all nodes
-    to find the few where the others are; a nomination spares it that, which pays off in a large cluster. There its
-    sample of the nodes rarely has one of the few that a gang with a topology is planned for.
+    A pod that was tried in vain sleeps until it is nominated, or one of its PodGroup is woken. For a pod with affinity
+    kube-scheduler looks at all nodes to find the few where the others are; a nomination spares it that, which pays off
+    in a large cluster. There its sample of the nodes rarely has one of the few that a gang with a topology is planned
+    for.
     """
     nodes = len(state.cluster.nodes)
     if is_woken_instead(state, reservation):
         return False
     has_few_nodes = bool(place_key.within) or (pod.constraints is not None and bool(pod.constraints.affinity))
-    return _is_asleep(state, pod) or (has_few_nodes and nodes >= MANY_NODES)
+    sleeps_alone = is_asleep(state.ledger, pod) and not is_tried_with_its_group(pod)
+    return sleeps_alone or (has_few_nodes and nodes >= MANY_NODES)
+
+
+def is_tried_with_its_group(pod: Pod) -> bool:
+    """Whether kube-scheduler's own gang scheduling tries a pod together with all others of its PodGroup that wait.
+
+    It does not look at them before as many are there as the group needs. Where its feature gate is off, it tries each
+    pod by itself: then the others are tried again once the first one is bound, or nominated after a time.
+    """
+    return pod.gang is not None and pod.gang.key.source is GangSource.NATIVE
 
 
 def is_woken_instead(state: SteeringState, reservation: Reservation) -> bool:
@@ -199,9 +211,9 @@ def is_woken_instead(state: SteeringState, reservation: Reservation) -> bool:
     return in_waves and len(state.cluster.nodes) < _ALL_NODES and reservation.retries < _MAX_RETRIES
 
 
-def _is_asleep(state: SteeringState, pod: Pod) -> bool:
+def is_asleep(ledger: Ledger, pod: Pod) -> bool:
     """Whether kube-scheduler tried a pod in vain, as far as we know."""
-    record = state.ledger.known_record(pod)
+    record = ledger.known_record(pod)
     return was_tried(pod) or (record is not None and record.held_at is not None)
 
 
@@ -213,7 +225,7 @@ def was_tried(pod: Pod) -> bool:
 def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None:
     """Equal pods may take the place of a pod in phase QUEUED or RESERVED.
 
-    In RESERVED its gate is opened, or it is woken, once.
+    In RESERVED its gate is opened, or it is woken, once; of a PodGroup that is tried as a whole, one pod is.
     """
     records, reservation = state.nominations, state.ledger.reservations[key]
     policy, node = state.policy_of(reservation.pod), state.cluster.nodes.get(reservation.node)
@@ -225,9 +237,21 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
         pod = state.cluster.pods[key]
         if pod.gated:
             open_gate(state, pod)
-        elif key not in records.woken and _is_asleep(state, pod):
-            records.woken.add(key)
-            state.effects.append(WakePod(pod, unseen=False))
+        elif key not in records.woken and is_asleep(state.ledger, pod):
+            wake_reserved(state, pod)
+
+
+def wake_reserved(state: SteeringState, pod: Pod) -> None:
+    """Wakes a reserved pod that was tried in vain, unless another one is woken with which kube-scheduler tries it."""
+    woken = state.nominations.woken
+    is_woken_with = (
+        pod.gang is not None
+        and is_tried_with_its_group(pod)
+        and not woken.isdisjoint(state.cluster.gangs.members(pod.gang.key)[0])
+    )
+    woken.add(pod.key)
+    if not is_woken_with:
+        state.effects.append(WakePod(pod, unseen=False))
 
 
 def check_later(state: SteeringState, key: str, grace: float) -> None:

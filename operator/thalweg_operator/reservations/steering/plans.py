@@ -13,6 +13,7 @@ from thalweg_operator.reservations.steering.nominations import (
     begin,
     begin_waves,
     expect_question,
+    is_tried_with_its_group,
     may_lack,
     nominate,
     place_key_of,
@@ -93,7 +94,11 @@ def nominate_reserved(state: SteeringState) -> None:
         return list(islice((pod for pod in map(state.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
 
     late = some(takewhile(is_late, reserved))
-    newest = (key for key in reversed(reserved) if key not in state.nominations.woken)
+    newest = (
+        key
+        for key in reversed(reserved)
+        if key not in state.nominations.woken and not is_tried_with_its_group(reservations[key].pod)
+    )
     for pod in late or ([] if _finds_by_itself(state) else some(newest)):
         nominate(state, pod)
 
