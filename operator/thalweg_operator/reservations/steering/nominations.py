@@ -202,7 +202,15 @@ def is_woken_instead(state: SteeringState, reservation: Reservation) -> bool:
 def _is_asleep(state: SteeringState, pod: Pod) -> bool:
     """Whether kube-scheduler tried a pod in vain, as far as we know."""
     record = state.ledger.known_record(pod)
+    if is_asked(state, pod):
+        return False
     return was_tried(pod) or (record is not None and record.held_at is not None)
+
+
+def is_asked(state: SteeringState, pod: Pod) -> bool:
+    """Whether kube-scheduler waits for an answer about a pod: nothing has to wake it."""
+    record = state.ledger.known_record(pod)
+    return record is not None and state.now < record.asked_until
 
 
 def was_tried(pod: Pod) -> bool:
