@@ -1,7 +1,7 @@
 """Sees when each pod appears and when it gets its node: a watch of its own, in a process of its own.
 
 The process that creates the load is busy; seen from there every time would be late by what its event loop is behind.
-This one only reads four fields of each event and notes the clock (monotonic, which all processes of a machine share).
+This one only reads five fields of each event and notes the clock (monotonic, which all processes of a machine share).
 It asks for protobuf, as kube-scheduler does, so that the API server encodes no event for it alone.
 A new API server cuts watches that do not keep up for a few events (`apiserver_terminated_watchers_total`): the watch is
 then opened again at once from where it was.
@@ -34,11 +34,18 @@ _START_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Sighting:
-    """One pod; seconds of the monotonic clock, `binding_ended` None while it has no node."""
+    """One pod; seconds of the monotonic clock, None while it has no node.
+
+    Attributes:
+        nominated: when it got the node that it is, or was last, nominated for; None: it never was nominated.
+        nominated_node: the node that it is nominated for.
+    """
 
     added: float
     bound: float | None
     node: str
+    nominated: float | None = None
+    nominated_node: str = ""
 
 
 class Seen(msgspec.Struct):
@@ -173,6 +180,9 @@ class _Watcher:
         pod = self._seen.pods.get(event.name)
         if pod is None:
             pod = self._seen.pods[event.name] = Sighting(now, None, "")
+        if event.nominated_node != pod.nominated_node:
+            pod.nominated_node = event.nominated_node
+            pod.nominated = now if event.nominated_node else pod.nominated
         if event.node_name and pod.bound is None:
             pod.bound, pod.node = now, event.node_name
             self._last.value = now

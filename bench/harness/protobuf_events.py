@@ -1,4 +1,4 @@
-"""Four fields of the events of a watch of pods in protobuf, as kube-scheduler and controllers ask for it.
+"""Five fields of the events of a watch of pods in protobuf, as kube-scheduler and controllers ask for it.
 
 The API server encodes each event once for all who ask for protobuf. A watch in JSON would have it encode all of them
 once more, and kube-scheduler alone would be measured with a reader of JSON beside it.
@@ -20,8 +20,8 @@ _LENGTH = 4
 _VARINT, _BYTES = 0, 2
 #: WatchEvent, RawExtension and Unknown.
 _TYPE, _OBJECT, _EXTENSION_RAW, _RAW = 1, 2, 1, 2
-#: Pod, ObjectMeta and PodSpec.
-_METADATA, _SPEC, _NAME, _RESOURCE_VERSION, _NODE_NAME = 1, 2, 1, 6, 10
+#: Pod, ObjectMeta, PodSpec and PodStatus.
+_METADATA, _SPEC, _STATUS, _NAME, _RESOURCE_VERSION, _NODE_NAME, _NOMINATED_NODE = 1, 2, 3, 1, 6, 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class PodEvent:
     name: str = ""
     resource_version: str = ""
     node_name: str = ""
+    nominated_node: str = ""
 
 
 def frames(received: bytes) -> tuple[list[bytes], bytes]:
@@ -55,10 +56,11 @@ def read_pod_event(frame: bytes) -> PodEvent:
     wrapped = _fields(event[_OBJECT], _EXTENSION_RAW)[_EXTENSION_RAW]
     if not wrapped.startswith(_MAGIC):
         raise BenchError(f"a watch in protobuf sent {wrapped[:40]!r}")
-    pod = _fields(_fields(wrapped[len(_MAGIC) :], _RAW)[_RAW], _SPEC)
+    pod = _fields(_fields(wrapped[len(_MAGIC) :], _RAW)[_RAW], _STATUS)
     meta, spec = _fields(pod[_METADATA], _RESOURCE_VERSION), _fields(pod.get(_SPEC, b""), _NODE_NAME)
-    name, version, node = meta[_NAME], meta[_RESOURCE_VERSION], spec.get(_NODE_NAME, b"")
-    return PodEvent(kind, name.decode(), version.decode(), node.decode())
+    status = _fields(pod.get(_STATUS, b""), _NOMINATED_NODE)
+    read = (meta[_NAME], meta[_RESOURCE_VERSION], spec.get(_NODE_NAME, b""), status.get(_NOMINATED_NODE, b""))
+    return PodEvent(kind, *(value.decode() for value in read))
 
 
 def _fields(message: bytes, last: int) -> dict[int, bytes]:

@@ -21,7 +21,7 @@ OTHERS = {
     "eviction_methods.py": ("--only", "small", "--draws", "3"),
     "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
     "cycle.py": ("--nodes", "50", "--pods", "20", "--shapes", "spread", "--warm-up", "100"),
-    "freed_room.py": ("--waiting", "5", "--times", "5", "--warm-up", "100"),
+    "freed_room.py": ("--waiting", "1", "--nodes", "20", "--times", "2", "--burst", "5", "--warm-up", "100"),
     "two_planners.py": ("--old", sys.executable, "--new", sys.executable, "--only", "moves, urgent gang, seed 1"),
 }
 #: It runs those that the page shows.

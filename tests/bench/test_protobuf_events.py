@@ -23,7 +23,8 @@ _SHAPES: dict[str, dict[str, tuple[int, str]]] = {
         "generation": (7, "int64"),
     },
     "PodSpec": {"grace": (4, "int64"), "nodeName": (10, "bytes"), "priority": (25, "int64")},
-    "Pod": {"metadata": (1, "ObjectMeta"), "spec": (2, "PodSpec"), "status": (3, "TypeMeta")},
+    "PodStatus": {"phase": (1, "bytes"), "nominatedNodeName": (11, "bytes"), "observedGeneration": (17, "int64")},
+    "Pod": {"metadata": (1, "ObjectMeta"), "spec": (2, "PodSpec"), "status": (3, "PodStatus")},
 }
 
 
@@ -55,16 +56,17 @@ def _wrapped(message: Any) -> bytes:
     return b"k8s\x00" + _CLASSES["Unknown"](**unknown).SerializeToString()
 
 
-def _pod(node: bytes) -> Any:
+def _pod(node: bytes, nominated: bytes = b"") -> Any:
     meta = {"name": b"web-1", "uid": b"u" * 300, "resourceVersion": b"70001", "generation": 3}
-    return _CLASSES["Pod"](metadata=meta, spec={"grace": 30, "nodeName": node, "priority": -1}, status={"kind": b"x"})
+    status = {"phase": b"Pending", "nominatedNodeName": nominated, "observedGeneration": 3}
+    return _CLASSES["Pod"](metadata=meta, spec={"grace": 30, "nodeName": node, "priority": -1}, status=status)
 
 
-@pytest.mark.parametrize("node", ["", "node-00017"])
-def test_pod_event(node: str) -> None:
-    """A pod with a node and one without."""
-    whole, rest = frames(_frame(b"MODIFIED", _wrapped(_pod(node.encode()))))
-    assert [read_pod_event(each) for each in whole] == [PodEvent("MODIFIED", "web-1", "70001", node)]
+@pytest.mark.parametrize(("node", "nominated"), [("", ""), ("node-00017", ""), ("", "node-00018")])
+def test_pod_event(node: str, nominated: str) -> None:
+    """A pod with a node, one without, and one that is nominated for a node."""
+    whole, rest = frames(_frame(b"MODIFIED", _wrapped(_pod(node.encode(), nominated.encode()))))
+    assert [read_pod_event(each) for each in whole] == [PodEvent("MODIFIED", "web-1", "70001", node, nominated)]
     assert rest == b""
 
 

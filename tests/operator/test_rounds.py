@@ -21,7 +21,7 @@ from thalweg_operator.planning.round_loop import RoundLoop
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
+from thalweg_operator.reservations.effects import Bind, CountPlacement, RequestRound, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
@@ -274,6 +274,32 @@ def test_room_that_comes_free_is_given_without_a_window() -> None:
             await bound(case, "ns/p")
 
     virtual_time.run(give())
+
+
+def test_questions_about_helped_pods_are_gathered_into_few_rounds() -> None:
+    """kube-scheduler asks as each of 200 pods goes, and no round has a node. The window of other changes never ends."""
+
+    async def ask() -> None:
+        async with running() as case:
+            case.node()
+            for number in range(200):
+                case.pod(f"running-{number}", node_name="n", usage=(("cpu", 4),), scheduler_name="x")
+            apart = (AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",)),)
+            case.pod("web", node_name="n", usage=(("cpu", 4),), scheduler_name="x", labels=(("app", "web"),))
+            case.pod(constraints=InterPodConstraints(anti_affinity=apart))
+            await told(case, "ns/p", "0/1 nodes")
+            case.batcher._idle_window = case.batcher._max_window = 1000.0
+            await asyncio.sleep(0.1)  # a window that has begun ends
+            planned = len(case.worker.requests)
+            case.batcher._max_window = 0.2
+            for number in range(200):
+                case.state.delete_pod(f"ns/running-{number}")
+                case.loop.request(RequestRound(helped=True))
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(1.0)
+            assert 1 <= len(case.worker.requests) - planned <= 3
+
+    virtual_time.run(ask())
 
 
 async def test_bindings_leave_before_reports(case: Case) -> None:

@@ -16,18 +16,43 @@ from thalweg_operator.reservations.events import (
     SchedulerAnswered,
     SchedulerAsks,
 )
-from thalweg_operator.reservations.steering.advise import advise, awaits_plan, is_shown, watched_pod
+from thalweg_operator.reservations.steering.advise import advise, awaits_help, awaits_plan, is_shown, watched_pod
 from thalweg_operator.shell import Shell
 
-#: Seconds that an answer waits for the pod's first round at most. kube-scheduler schedules no other pod meanwhile.
+#: Seconds that an answer waits for the pod's round at most. kube-scheduler schedules no other pod meanwhile.
 LONGEST_WAIT = 0.1
-#: After a wait without a plan no answer waits until a round has ended. Each such wait doubles that number of rounds, up
-#: to this one.
+#: After a wait in vain no answer waits until a round has ended. Each such wait doubles that number of rounds, up to
+#: this one.
 MOST_UNAWAITED = 16
 #: Seconds without waits for the watch after a wait that it did not end. Anyone can ask about pods that do not exist.
 WATCH_RESTS = 1.0
 #: Answers that wait at once: they never take all requests that may be in flight. kube-scheduler asks one by one.
 MOST_WAITING = 8
+
+
+class _Waits:
+    """Whether answers wait for rounds: after each wait in vain not before some rounds have ended."""
+
+    def __init__(self) -> None:
+        #: Rounds that no answer waits for, and how many there will be after the next wait in vain.
+        self._unawaited, self._next_unawaited = 0, 1
+
+    @property
+    def rest(self) -> bool:
+        """Whether no answer waits now."""
+        return self._unawaited > 0
+
+    def round_ended(self) -> None:
+        """A round ended."""
+        self._unawaited = max(0, self._unawaited - 1)
+
+    def ended(self, *, in_vain: bool) -> None:
+        """A wait ended."""
+        if not in_vain:
+            self._next_unawaited = 1
+        elif not self._unawaited:  # else another answer that waited at the same time has counted
+            self._unawaited = self._next_unawaited
+            self._next_unawaited = min(2 * self._next_unawaited, MOST_UNAWAITED)
 
 
 class ExtenderView:
@@ -41,10 +66,8 @@ class ExtenderView:
         self._shell, self.unavailable = shell, problem
         #: Answers that wait, each with the key of its pod.
         self._waiting: dict[asyncio.Future[None], str] = {}
-        #: Rounds that no answer waits for: they take longer than kube-scheduler may wait.
-        self._unawaited = 0
-        #: How many there will be after the next wait in vain.
-        self._next_unawaited = 1
+        #: Of new pods: in vain is a wait without a plan. Of pods that were planned in vain before: without a place.
+        self._first_waits, self._more_waits = _Waits(), _Waits()
         #: The loop's time until which no answer waits for the watch to show its pod.
         self._watch_rests_until = float("-inf")
         shell.observers.append(self._observe)
@@ -61,6 +84,8 @@ class ExtenderView:
             if watched_pod(shell.cluster, extender_pod) is None:
                 return self._watched(extender_pod.key)
             shell.apply(SchedulerAsks(extender_pod, nodes))
+        elif awaits_help(shell.state, extender_pod):
+            return self._more_waits.rest
         return not awaits_plan(shell.cluster, shell.ledger, extender_pod)
 
     def _watched(self, key: str) -> bool | asyncio.Future[None]:
@@ -73,7 +98,7 @@ class ExtenderView:
         return shown
 
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
-        """Returns once a new pod has a place, or after its first round, or after a time.
+        """Returns once a pod has a place, or after its first round, or the first after something helped it, or a time.
 
         A pod that comes by itself has a place at once, unless the plan under way loses by that; then it is looked at
         once more at the end. A pod that is held costs kube-scheduler a second attempt, and the API server three writes.
@@ -85,6 +110,8 @@ class ExtenderView:
             await self._until_first_round(extender_pod, nodes)
         if not self.unavailable() and awaits_plan(self._shell.cluster, self._shell.ledger, extender_pod):
             self._shell.apply(SchedulerAsks(extender_pod, nodes))
+        elif not self.unavailable() and awaits_help(self._shell.state, extender_pod):
+            await self._until_helped(extender_pod, nodes)
 
     async def _until_first_round(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
@@ -95,7 +122,7 @@ class ExtenderView:
                 self._shell.apply(SchedulerAsks(extender_pod, nodes))
                 told = True
                 continue
-            if self._unawaited or len(self._waiting) >= MOST_WAITING:
+            if self._first_waits.rest or len(self._waiting) >= MOST_WAITING:
                 return
             if not seen and loop.time() < self._watch_rests_until:
                 return
@@ -111,7 +138,24 @@ class ExtenderView:
                 del self._waiting[changed]
             helped = True
         if helped:
-            self._next_unawaited = 1
+            self._first_waits.ended(in_vain=False)
+
+    async def _until_helped(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
+        """Returns once a pod that was planned in vain has a place, or when the next plan has none for it either."""
+        if self._more_waits.rest or len(self._waiting) >= MOST_WAITING:
+            return
+        loop, key = asyncio.get_running_loop(), extender_pod.key
+        self._shell.apply(SchedulerAsks(extender_pod, nodes))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT):
+                while awaits_help(self._shell.state, extender_pod):
+                    changed: asyncio.Future[None] = loop.create_future()
+                    self._waiting[changed] = key
+                    try:
+                        await changed
+                    finally:
+                        del self._waiting[changed]
+        self._more_waits.ended(in_vain=key not in self._shell.ledger.reservations)
 
     async def _until_gangs_are_planned(self, extender_pod: ExtenderPod) -> None:
         records, clock = self._shell.state.nominations, self._shell.clock
@@ -128,14 +172,14 @@ class ExtenderView:
     def _waited_in_vain(self, *, for_watch: bool) -> None:
         if for_watch:  # that says nothing of the rounds
             self._watch_rests_until = asyncio.get_running_loop().time() + WATCH_RESTS
-        elif not self._unawaited:  # else another answer that waited at the same time has counted
-            self._unawaited = self._next_unawaited
-            self._next_unawaited = min(2 * self._next_unawaited, MOST_UNAWAITED)
+        else:
+            self._first_waits.ended(in_vain=True)
 
     def _observe(self, event: Event) -> None:
         """An event is about to be applied; who waits looks at what is there afterwards."""
         if isinstance(event, PlanMade) and event.last:
-            self._unawaited = max(0, self._unawaited - 1)
+            self._first_waits.round_ended()
+            self._more_waits.round_ended()
         elif not isinstance(event, PodPut | PodsUnplaced):
             return
         for changed, key in self._waiting.items():

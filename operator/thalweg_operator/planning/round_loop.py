@@ -185,8 +185,8 @@ class RoundLoop:
 
     def request(self, effect: RequestRound) -> None:
         """Asks for a round. Room that came free is no haste unless a pod that the last round left fits there."""
-        room = bool(effect.freed) and not self._batcher.fits_known
-        if room:
+        room = effect.helped or (bool(effect.freed) and not self._batcher.fits_known)
+        if room and not effect.helped:
             room = self._what_helps.fits_any(islice(self._left.values(), _MOST_CLASSES), effect.freed)
         self._batcher.trigger(at_once=effect.at_once, asked=effect.asked, room=room)
 

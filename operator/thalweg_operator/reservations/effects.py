@@ -212,11 +212,13 @@ class RequestRound(_Effect, frozen=True, gc=False):
     Attributes:
         at_once: a pod began to wait, or its place is there.
         asked: kube-scheduler waits for the plan of a pod.
+        helped: kube-scheduler asks about a pod that the last plan had no node for: what came since lets it in.
         freed: nodes that gave up room.
     """
 
     at_once: bool = False
     asked: bool = False
+    helped: bool = False
     freed: tuple[str, ...] = ()
 
 

@@ -21,7 +21,7 @@ from thalweg_extender.answers import FilterOutcome, to_filter
 from thalweg_operator.reservations.events import SchedulerAsks
 from thalweg_operator.reservations.ledger.ledger import KeysOnTheWay
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.steering.advise import awaits_plan
+from thalweg_operator.reservations.steering.advise import awaits_help, awaits_plan
 from thalweg_operator.reservations.steering.gangs_under_way import has_begun
 
 from flowcore.model.advice import HELD_MESSAGE, Advice, ExtenderPod
@@ -71,7 +71,7 @@ class FakeCluster(Rounds):
     def filter(self, pod: ExtenderPod, fits: Sequence[str]) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks which of the nodes pass."""
         for _ in range(2 if self.answers_late else 1):
-            if awaits_plan(self.cluster, self.ledger, pod):
+            if awaits_plan(self.cluster, self.ledger, pod) or awaits_help(self.shell.state, pod):
                 self.apply(SchedulerAsks(pod, fits))
         advice = self.advise(pod, fits)
         outcome, passed, _ = to_filter(advice, fits)

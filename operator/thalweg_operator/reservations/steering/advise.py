@@ -96,6 +96,26 @@ def is_shown(cluster: Cluster, extender_pod: ExtenderPod) -> bool:
     return not cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting)
 
 
+def awaits_help(state: SteeringState, extender_pod: ExtenderPod) -> bool:
+    """Whether a plan had no node for a pod, and the next one may: it is the first that knows what came since.
+
+    kube-scheduler's filters let the pod in now. A gang that lacks pods still has no node for any of them.
+    """
+    cluster, ledger, under_way = state.cluster, state.ledger, state.nominations.under_way
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None or pod.key in ledger.reservations or pod.replaces:
+        return False
+    record = ledger.known_record(pod)
+    if record is None or not record.unplaced or record.may_choose or record.backoff_tries:
+        return False
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(policy, pod):
+        return False
+    if pod.gang is not None and cluster.gangs.lacks_pods(pod.gang.key, cluster.waiting):
+        return False
+    return under_way.was_helped or under_way.helped != ledger.helped.total
+
+
 def is_taken_back(state: SteeringState, pod: Pod, nomination: Reservation) -> bool:
     """Whether a nomination is being cleared because the pod's gang is to be planned anew, as a whole."""
     is_withdrawing = nomination.phase is Phase.WITHDRAWING and not state.ledger.in_flight.is_let_through(pod.key)

@@ -21,7 +21,13 @@ from thalweg_operator.reservations.events import Answer, SchedulerAnswered, Sche
 from thalweg_operator.reservations.ledger.feasibility import is_binders_turn
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.advise import awaits_plan, is_shown, is_taken_back, watched_pod
+from thalweg_operator.reservations.steering.advise import (
+    awaits_help,
+    awaits_plan,
+    is_shown,
+    is_taken_back,
+    watched_pod,
+)
 from thalweg_operator.reservations.steering.gangs_under_way import bound_elsewhere, lacks_others
 from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
@@ -32,6 +38,7 @@ from thalweg_operator.reservations.steering.nominations import (
     ended,
     expect_question,
     give_up,
+    is_asked,
     is_too_early,
     is_tried_with_its_group,
     is_woken_instead,
@@ -55,6 +62,8 @@ PROVISIONING_SECONDS = 660.0
 _PASSING_SECONDS = 10.0
 #: Seconds after which a pod is woken that was held because our watch had not shown it.
 _UNSEEN_SECONDS = 1.0
+#: Seconds within which a pod that was planned in vain before is answered, after a plan or without one.
+ASKED_SECONDS = 0.2
 #: Weight of the newest question in the hit rate.
 HIT_RATE_WEIGHT = 0.05
 
@@ -121,7 +130,7 @@ def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
         place_key = records.places.place_key(key)
         if place_key is None and pod.gated:
             return  # the other pods of its permit group are not ready
-        is_asleep = was_tried(pod) and key not in records.woken
+        is_asleep = was_tried(pod) and key not in records.woken and not is_asked(state, pod)
         if place_key is None or not place_key.fits(pod) or (is_asleep and not is_tried_with_its_group(pod)):
             nominate(state, pod)  # or no other pod is like it any more
         elif is_asleep:
@@ -158,18 +167,32 @@ def _adopt(state: SteeringState, pod: Pod) -> None:
 
 
 def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
-    """kube-scheduler asks about a new pod, and may wait for its first round where it gets no place before."""
+    """kube-scheduler asks about a pod that is new, or that something may have helped, and may wait for its round."""
     pod = watched_pod(state.cluster, event.extender_pod)
     if pod is None:
         return
     state.nominations.last_question = state.now
     if not is_shown(state.cluster, event.extender_pod):
         return  # a round before the watch shows the rest of its gang would be in vain
+    if awaits_help(state, event.extender_pod):
+        _note_asked(state, pod, until=state.now + ASKED_SECONDS)
+        if state.nominations.under_way.helped != state.ledger.helped.total:  # else its round is under way
+            state.effects.append(RequestRound(helped=True))
+        return
     if reserve_when_asked(state, pod, event.nodes):
         return
     record = state.ledger.known_record(pod)
     if record is None or record.plannable_since is None:  # else its round is under way
         state.effects.append(RequestRound(at_once=True, asked=True))
+
+
+def _note_asked(state: SteeringState, pod: Pod, until: float) -> None:
+    """Until when kube-scheduler waits for an answer about a pod, and so about those that it tries with it."""
+    pods = [pod]
+    if pod.gang is not None and is_tried_with_its_group(pod):
+        pods += state.cluster.gangs.members(pod.gang.key)[0].values()
+    for waiting in pods:
+        state.ledger.record(waiting).asked_until = until
 
 
 def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
@@ -205,8 +228,11 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
         record = ledger.record(pod)
         record.held_at, record.refused_node = now, "" if too_early else asked.nominated
         record.refused_early = too_early and reservation is not None and asked.nominated == reservation.node
-    elif (known := ledger.known_record(pod)) is not None:
-        known.held_at = None
+    if (known := ledger.known_record(pod)) is not None:
+        if known.asked_until:
+            _note_asked(state, pod, until=0.0)
+        if event.outcome != "held":
+            known.held_at = None
     if reservation is not None and steered:
         _passed(state, reservation, Place(advice.node, advice.holder))
         return

@@ -188,7 +188,7 @@ def must_nominate(state: SteeringState, pod: Pod, reservation: Reservation, plac
     if is_woken_instead(state, reservation):
         return False
     has_few_nodes = bool(place_key.within) or (pod.constraints is not None and bool(pod.constraints.affinity))
-    sleeps_alone = is_asleep(state.ledger, pod) and not is_tried_with_its_group(pod)
+    sleeps_alone = _must_be_woken(state, pod) and not is_tried_with_its_group(pod)
     return sleeps_alone or (has_few_nodes and nodes >= MANY_NODES)
 
 
@@ -217,6 +217,16 @@ def is_asleep(ledger: Ledger, pod: Pod) -> bool:
     return was_tried(pod) or (record is not None and record.held_at is not None)
 
 
+def is_asked(state: SteeringState, pod: Pod) -> bool:
+    """Whether kube-scheduler waits for an answer about a pod, or one that it tries with it: nothing has to wake it."""
+    record = state.ledger.known_record(pod)
+    return record is not None and state.now < record.asked_until
+
+
+def _must_be_woken(state: SteeringState, pod: Pod) -> bool:
+    return is_asleep(state.ledger, pod) and not is_asked(state, pod)
+
+
 def was_tried(pod: Pod) -> bool:
     """Whether kube-scheduler tried a pod in vain. The condition of a gate stays when the gate is open."""
     return bool(pod.unschedulable_message) and pod.unschedulable_reason != "SchedulingGated"
@@ -237,7 +247,7 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
         pod = state.cluster.pods[key]
         if pod.gated:
             open_gate(state, pod)
-        elif key not in records.woken and is_asleep(state.ledger, pod):
+        elif key not in records.woken and _must_be_woken(state, pod):
             wake_reserved(state, pod)
 
 

@@ -13,6 +13,7 @@ from thalweg_operator.reservations.steering.nominations import (
     begin,
     begin_waves,
     expect_question,
+    is_asked,
     is_tried_with_its_group,
     may_lack,
     nominate,
@@ -91,7 +92,8 @@ def nominate_reserved(state: SteeringState) -> None:
 
     def some(keys: Iterable[str]) -> list[Pod]:
         # About a gated pod kube-scheduler could not ask yet.
-        return list(islice((pod for pod in map(state.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
+        pods = map(state.cluster.pods.__getitem__, keys)
+        return list(islice((pod for pod in pods if not (pod.gated or is_asked(state, pod))), _AT_ONCE))
 
     late = some(takewhile(is_late, reserved))
     newest = (

@@ -38,6 +38,7 @@ class PendingRecord:
             happened in a row. Nobody leaves for it while they stay so.
         held_at, refused_node: when kube-scheduler was last answered with no node, and the nominated node that its own
             filters refused for good in this attempt; None: it does not sleep for that.
+        asked_until: until when its answer waits for a plan, at most.
         refused_early: its own filters refused the nominated node then, and may let it pass a little later.
         unplaced: a round had no node for it, or left it out.
         may_choose: kube-scheduler may choose a node: the plan has none, and the policy prefers only.
@@ -56,6 +57,7 @@ class PendingRecord:
     late_tries: int = 0
     held_at: float | None = None
     refused_node: str = ""
+    asked_until: float = 0.0
     refused_early: bool = False
     unplaced: bool = False
     may_choose: bool = False
