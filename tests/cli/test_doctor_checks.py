@@ -18,7 +18,7 @@ from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
-from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
+from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NewPodRules, NotRead, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST
 from thalweg.doctor.liveness import HEARTBEAT
@@ -57,13 +57,16 @@ def pod(name: str, scheduler: str = OURS, node: str = "", old: float = 300, **mo
     return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
-def policy(name: str, heartbeat: float | None = None, accepted: str = "True", **spec: Any) -> PolicyObject:
+def rules(heartbeat: float | None) -> NewPodRules:
+    said = {} if heartbeat is None else {"heartbeat": ago(heartbeat)}
+    return msgspec.convert(said, NewPodRules)
+
+
+def policy(name: str, accepted: str = "True", **spec: Any) -> PolicyObject:
     status: dict[str, Any] = {
         "observedGeneration": 1,
         "conditions": [{"type": "Accepted", "status": accepted, "message": "spec: wrong"}],
     }
-    if heartbeat is not None:
-        status["gate"] = {"heartbeat": ago(heartbeat)}
     selects = {"selects": {"podSelector": {}}, **spec}
     return msgspec.convert(
         {"metadata": {"name": name, "generation": 1}, "spec": selects, "status": status}, PolicyObject
@@ -145,7 +148,8 @@ HEALTHY = Facts(
     second_scheduler_pods=(second(),),
     pods=(pod("ours"), pod("steered", STEERED)),
     namespaces={"default": {}},
-    policies=(policy("steered", heartbeat=1, delivery="Extender"),),
+    policies=(policy("steered", delivery="Extender"),),
+    new_pod_rules=rules(1),
     missing_gate_objects=(),
     node_count=5000,
     scheduler=scheduler(answer()),
@@ -239,7 +243,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
     (
         {
-            "policies": (policy("p", heartbeat=1, delivery="Extender"),),
+            "policies": (policy("p", delivery="Extender"),),
             "pods": (pod("p", STEERED),),
             "namespaces": SYSTEM,
         },
@@ -254,11 +258,12 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "p: spec.cost.machines.weight is ignored since 0.1.0: each slowdown counts as it is stated.",
     ),
     ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
-    ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
-    ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),
+    ({"pods": GATED, "new_pod_rules": rules(99)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
+    ({"pods": GATED, "new_pod_rules": rules(None)}, "gates", Verdict.FAIL, "no heartbeat"),
+    ({"new_pod_rules": NOT_READ}, "gates", Verdict.SKIP, "403"),
     ({"pods": GATED, "leases": ()}, "gates", Verdict.FAIL, "Pod default/gated waits behind"),
     ({"missing_gate_objects": ("MutatingAdmissionPolicy",)}, "gates", Verdict.WARN, "there is no MutatingAdmission"),
-    ({"policies": (policy("p", delivery="Extender"),)}, "gates", Verdict.WARN, "no fresh heartbeat"),
+    ({"new_pod_rules": None}, "gates", Verdict.WARN, "no fresh heartbeat"),
     ({"leases": ()}, "served", Verdict.FAIL, "no operator serves the scheduler thalweg"),
     ({"scheduler": scheduler(profiles=[])}, "served", Verdict.FAIL, "no kube-scheduler serves the scheduler"),
     ({"scheduler": None}, "served", Verdict.WARN, "Pod default/steered waits: no kube-scheduler serves"),
@@ -297,7 +302,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "500 of 5,0",
     ),
     (
-        {"policies": (policy("p", heartbeat=1, delivery="Extender", steering="Prefer"),)},
+        {"policies": (policy("p", delivery="Extender", steering="Prefer"),)},
         "node-sample",
         Verdict.WARN,
         "Prefer",
