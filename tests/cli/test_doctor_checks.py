@@ -40,6 +40,7 @@ ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 URL = "https://10.96.0.7:8443/extender"
 #: Thalweg's extender in kube-scheduler's configuration.
 EXTENDER = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}
+MARKS = {"managedResources": [{"name": "scheduling.thalweg/steered", "ignoredByScheduler": True}]}
 
 
 def ago(seconds: float) -> str:
@@ -57,8 +58,8 @@ def pod(name: str, scheduler: str = OURS, node: str = "", old: float = 300, **mo
     return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
-def rules(heartbeat: float | None) -> NewPodRules:
-    said = {} if heartbeat is None else {"heartbeat": ago(heartbeat)}
+def rules(heartbeat: float | None, *, marked: bool = False) -> NewPodRules:
+    said = {"order": [{"marked": marked}], **({} if heartbeat is None else {"heartbeat": ago(heartbeat)})}
     return msgspec.convert(said, NewPodRules)
 
 
@@ -271,6 +272,18 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
     ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
     ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | MARKS])},
+        "extender",
+        Verdict.FAIL,
+        "asks about pods with the mark scheduling.thalweg/steered only, and no pod gets it",
+    ),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | MARKS]), "new_pod_rules": rules(1, marked=True)},
+        "extender",
+        Verdict.WARN,
+        "Governed pods wait without the mark scheduling.thalweg/steered: 1, such as default/steered",
+    ),
     (
         {"scheduler": scheduler(answer(), extenders=[EXTENDER | {"bindVerb": "bind"}])},
         "extender",
@@ -488,7 +501,7 @@ def test_versions_and_times_are_those_of_the_repository() -> None:
     chart = yaml.safe_load((ROOT / "charts/thalweg/Chart.yaml").read_text())
     assert chart["kubeVersion"].startswith(f">={OLDEST[0]}.{OLDEST[1]}.")
     assert [f"1.{minor}" for minor in KNOWN] == list(KUBERNETES)
-    (seconds,) = re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text())
+    (seconds,) = set(re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text()))
     assert timedelta(seconds=int(seconds)) == HEARTBEAT
 
 

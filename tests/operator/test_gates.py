@@ -43,7 +43,7 @@ from flowcore.model.gang_spec import (
     NAMING_ANNOTATIONS,
     NAMING_LABELS,
 )
-from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode
+from flowcore.model.policies import BUILT_IN, GATE, MARK, GangPolicy, Policy, WaitingMode
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
 RIGHTS = Path(__file__).parents[2] / "rights"
@@ -93,6 +93,7 @@ def test_what_the_api_server_is_told() -> None:
             "namespaceLabels": [{"key": "team", "operator": "In", "values": ["ml"]}],
             "gangs": True,
             "others": False,
+            "marked": False,
         }
     ]
 
@@ -118,6 +119,18 @@ def test_pods_of_gangs_and_others_apart() -> None:
     order = [gated("both"), gated("gangs", waiting="Hold"), holding_gangs(gated("others")), gated("last")]
     told = [(rule["policy"], rule["gangs"], rule["others"]) for rule in rules_of(*order)]
     assert told == [("both", True, True), ("gangs", True, False), ("others", False, True), ("last", True, True)]
+
+
+def test_governed_pods_are_marked_if_kube_scheduler_asks_about_no_others() -> None:
+    """Those of delivery Extender, held ones too; pods of policies that come first and steer nobody are not."""
+    watched = gated("watched", delivery="Observe", waiting="Hold", selects={"schedulerNames": ["thalweg-steered"]})
+    held = holding_gangs(gated("held", waiting="Hold"))
+    order = [gated("nothing", selects={}), watched, held, gated("gates"), BUILT_IN]
+    rules, beyond = new_pod_rules(order, marks=True)
+    told = [(rule["policy"], rule["marked"], rule["gangs"], rule["others"]) for rule in rules]
+    assert told == [("watched", False, False, False), ("held", True, False, False), ("gates", True, True, True)]
+    assert not beyond
+    assert not any(rule["marked"] for rule in rules_of(*order))
 
 
 def test_too_many_rules_leave_the_last_policies_out() -> None:
@@ -236,10 +249,15 @@ def test_the_static_policy_knows_our_names() -> None:
     # One condition: the API server evaluates each of several, also where an earlier one is false.
     (condition,) = rule["spec"]["matchConditions"]
     early = condition["expression"]
-    assert f"(each.others || each.gangs && ( {gang}))" in early
+    assert f"( {gang}) && params.order.exists(each, each.gangs" in early
     assert '!(request.namespace in ["kube-system", ' in early
-    assert f'each.name == "{GATE}"' in early
-    assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+    said = {each["name"]: each["expression"] for each in rule["spec"]["variables"]}
+    assert all(f'gate.name == "{GATE}"' in text for text in (early, said["gated"]))
+    assert all(f'"{MARK}" in c.resources.limits' in text for text in (early, said["marked"]))
+    (mutation,) = rule["spec"]["mutations"]
+    changed = mutation["applyConfiguration"]["expression"]
+    assert f'{{name: "{GATE}"}}' in changed
+    assert f'requests: {{"{MARK}": "0"}}, limits: {{"{MARK}": "0"}}' in changed
     assert open_patch("u")["spec"]["schedulingGates"] == [{"name": GATE, "$patch": "delete"}]
 
 
@@ -341,6 +359,33 @@ async def test_rules_that_are_refused(tmp_path: Path, status: int, words: str) -
         await until(lambda: not gates.problems, 20, lambda: str(gates.problems))
         task.cancel()
     assert list(server.rules) == ["p", "q"]
+
+
+async def test_marks_need_no_heartbeat(tmp_path: Path) -> None:
+    """Where nothing is gated there is none; the object is applied again and again, as somebody may delete it."""
+    server, store = RulesServer(), PolicyStore()
+    server.faults = [403]
+    store.offer("p", "u", 1, {**GATED, "waiting": "Hold", "gangs": {"waiting": "Hold"}})
+    async with serving(server.app, tmp_path) as connection:
+        gates = GateAdmission(connection, store, marks=True)
+        task = asyncio.create_task(gates.run())
+        await until(lambda: gates.problems, 20, lambda: "a problem")
+        rounds = type("Rounds", (), {"reports": {}, "contradictions": {}})()
+        writer: Any = PolicyStatus(None, None, store, rounds, gates)  # type: ignore[arg-type]
+        (record,) = store.records
+        ready = writer._status(record, PolicyCoverage())["conditions"][1]
+        assert (ready["status"], ready["reason"]) == ("False", "NotAskedAbout")
+        assert "places them without a plan: too long" in ready["message"]
+        gates.trigger()
+        await until(lambda: server.writes >= 2, 40, lambda: str(server.said))
+        assert server.said is not None
+        assert "heartbeat" not in server.said
+        assert server.rules["p"]["marked"]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        written = server.writes
+        await gates.stop()
+    assert server.writes == written
 
 
 async def test_policies_beyond_the_limit_say_so(tmp_path: Path) -> None:

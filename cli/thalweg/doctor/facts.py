@@ -44,10 +44,17 @@ class Lease(msgspec.Struct, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
+class NewPodRule(msgspec.Struct, frozen=True):
+    """What it is told about pods of one policy."""
+
+    marked: bool = False
+
+
 class NewPodRules(msgspec.Struct, frozen=True):
     """What the API server is told about new pods."""
 
     heartbeat: datetime | None = None
+    order: tuple[NewPodRule, ...] = ()
 
 
 class PolicyStatusFields(msgspec.Struct, frozen=True, rename="camel"):

@@ -34,6 +34,7 @@ from thalweg_operator.policies.gate_manifests import (
     Manifest,
     new_pod_rules,
     wants_gate,
+    wants_mark,
 )
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.yielding import yielding
@@ -63,7 +64,8 @@ class GateAdmission:
     """Writes the rules and the heartbeat that the admission policy reads.
 
     Attributes:
-        problems: why new pods of a policy are not gated, by the policy's name, where they should be.
+        problems: why new pods of a policy are not gated or not marked, by the policy's name, where they should be.
+        marks: whether new pods of policies of delivery Extender get our mark.
         gating: names of policies of Auto whose new pods are gated.
     """
 
@@ -72,10 +74,13 @@ class GateAdmission:
         api_client: ApiClient,
         policies: PolicyStore,
         policies_of_waiting: Callable[[], Iterable[str]] = lambda: (),
+        *,
+        marks: bool = False,
     ) -> None:
         """``policies_of_waiting``: see auto_waiting.py."""
         self._api_client, self._policies = api_client, policies
         self._policies_of_waiting = policies_of_waiting
+        self.marks = marks
         self.gating: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         #: What the object says, and since when; None: what an operator before this one wrote.
@@ -125,9 +130,12 @@ class GateAdmission:
             ConnectionLost: the API server did not answer.
         """
         await self._choose()
-        rules, beyond = new_pod_rules(by_precedence([BUILT_IN, *self._policies.accepted]), self.gating)
+        ordered = by_precedence([BUILT_IN, *self._policies.accepted])
+        rules, beyond = new_pod_rules(ordered, self.gating, marks=self.marks)
         in_force = [(record.name, record.in_force) for record in self._policies.records if record.in_force is not None]
-        wanting = [name for name, policy in in_force if wants_gate(policy, self.gating)]
+        wanting = [
+            name for name, policy in in_force if wants_gate(policy, self.gating) or (self.marks and wants_mark(policy))
+        ]
         problem = await self._missing_objects() if wanting else ""
         if not problem:
             problem = await self._write_rules(rules)
@@ -199,11 +207,7 @@ class GateAdmission:
     def _log_problems(self, problems: dict[str, str]) -> None:
         for policy, problem in problems.items():
             if self.problems.get(policy) != problem:
-                _log.warning(
-                    "new pods are not gated; they are held in kube-scheduler's queue instead",
-                    policy=policy,
-                    problem=problem,
-                )
+                _log.warning("new pods are not changed by the API server", policy=policy, problem=problem)
         self.problems = problems
 
 

@@ -1,9 +1,9 @@
-"""Which new pods are to be given our scheduling gate, as data for the API server; pure.
+"""Which new pods are to be given our scheduling gate and our mark, as data for the API server; pure.
 
-A MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, KEP-3962, generally available in Kubernetes 1.36) gates pods
-in the API server itself: no webhook that could be away when a pod is created. It is static (rights/gates.yaml): the
-operator needs no right to write admission policies. Its one parameter is the object NewPodRules ``thalweg``, in which
-the operator says what ``new_pod_rules`` returns. See docs/decisions/0017 and 0166.
+A MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, KEP-3962, generally available in Kubernetes 1.36) changes
+pods in the API server itself: no webhook that could be away when a pod is created. It is static (rights/gates.yaml):
+the operator needs no right to write admission policies. Its one parameter is the object NewPodRules ``thalweg``, in
+which the operator says what ``new_pod_rules`` returns. See docs/decisions/0017, 0166 and 0167.
 """
 
 from __future__ import annotations
@@ -42,17 +42,23 @@ def wants_gate(policy: Policy, gating: AbstractSet[str] = frozenset()) -> bool:
     return any(_gated_pods(policy, gating))
 
 
+def wants_mark(policy: Policy) -> bool:
+    """Whether kube-scheduler is to ask about the pods of a policy, where it asks about pods with our mark only."""
+    return policy.delivery.through_kube_scheduler and not policy.selects.nothing
+
+
 def new_pod_rules(
-    ordered: Iterable[Policy], gating: AbstractSet[str] = frozenset()
+    ordered: Iterable[Policy], gating: AbstractSet[str] = frozenset(), *, marks: bool = False
 ) -> tuple[list[Manifest], frozenset[str]]:
     """The rules in the order in which their policies govern: of those that match a pod, the first one decides.
 
-    A pod is gated by ``gangs`` if it belongs to a gang, by ``others`` if it does not. A policy that gates nothing has a
-    rule only if a later one of a scheduler of its own does: nobody would open the gates of its pods.
+    A pod is gated by ``gangs`` if it belongs to a gang, by ``others`` if it does not. A policy that neither gates nor
+    marks has a rule only if a later one of the same scheduler does: nobody would open the gates of its pods.
 
     Args:
         ordered: all policies in force, in the order in which they govern.
         gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
+        marks: whether governed pods get our mark (``thalweg run --ask-for Governed``).
 
     Returns:
         The rules, MOST_RULES and MOST_BYTES at most, and the names of the policies whose rules are too many.
@@ -61,11 +67,11 @@ def new_pod_rules(
     rules: list[Manifest] = []
     later: set[str] = set()
     for policy in reversed(governing):
-        wants = wants_gate(policy, gating)
+        wants = wants_gate(policy, gating) or (marks and wants_mark(policy))
         if wants:
             later.update(policy.selects.scheduler_names)
         if wants or not later.isdisjoint(policy.selects.scheduler_names):
-            rules.append(_rule(policy, gating))
+            rules.append(_rule(policy, gating, marked=marks and wants_mark(policy)))
     rules.reverse()
     kept, size = 0, 0
     for rule in rules[:MOST_RULES]:
@@ -73,7 +79,7 @@ def new_pod_rules(
         if size > MOST_BYTES:
             break
         kept += 1
-    beyond = frozenset(rule["policy"] for rule in rules[kept:] if rule["gangs"] or rule["others"])
+    beyond = frozenset(rule["policy"] for rule in rules[kept:] if rule["gangs"] or rule["others"] or rule["marked"])
     return rules[:kept], beyond
 
 
@@ -89,7 +95,7 @@ def _gated_pods(policy: Policy, gating: AbstractSet[str]) -> tuple[bool, bool]:
     return policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE or policy.name in gating
 
 
-def _rule(policy: Policy, gating: AbstractSet[str]) -> Manifest:
+def _rule(policy: Policy, gating: AbstractSet[str], *, marked: bool) -> Manifest:
     gangs, others = _gated_pods(policy, gating)
     return {
         "policy": policy.name,
@@ -98,6 +104,7 @@ def _rule(policy: Policy, gating: AbstractSet[str]) -> Manifest:
         "namespaceLabels": _requirements(policy.selects.namespaces),
         "gangs": gangs,
         "others": others,
+        "marked": marked,
     }
 
 
