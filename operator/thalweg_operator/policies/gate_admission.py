@@ -206,8 +206,20 @@ class GateAdmission:
 
     def _log_problems(self, problems: dict[str, str]) -> None:
         for policy, problem in problems.items():
-            if self.problems.get(policy) != problem:
-                _log.warning("new pods are not changed by the API server", policy=policy, problem=problem)
+            if self.problems.get(policy) == problem:
+                continue
+            if self.marks:
+                _log.warning(
+                    "new pods are not marked; kube-scheduler places them without a plan",
+                    policy=policy,
+                    problem=problem,
+                )
+            else:
+                _log.warning(
+                    "new pods are not gated; they are held in kube-scheduler's queue instead",
+                    policy=policy,
+                    problem=problem,
+                )
         self.problems = problems
 
 
