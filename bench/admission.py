@@ -32,11 +32,12 @@ from thalweg_controlplane.client.objects import Manifest, collection_path, objec
 
 from flowcore.model.gang_spec import GANG
 
-#: Row -> how often its admission policies are asked about a new pod, by their file of rights/.
+#: Row -> its admission policies, by their file of rights/, and by how many FlowSchedulingPolicies they decide.
 _ROWS: Final[dict[str, dict[str, int]]] = {
     "none": {},
     "gates": {admission.GATES: 1},
     "gates, 10 policies": {admission.GATES: 10},
+    "gates, 50 policies": {admission.GATES: 50},
     "confinement": {admission.CONFINEMENT: 1},
 }
 _PROBE: Final = {"httpGet": {"path": "/healthy", "port": 8080}, "periodSeconds": 10}

@@ -33,13 +33,15 @@ DOCS = Path(__file__).parent
 RIGHTS = DOCS.parent / "rights"
 ALERTS = DOCS.parent / "charts" / "thalweg" / "files" / "alerts.yaml"
 CRDS = DOCS.parent / "crds"
-POLICY, QUEUE = "flowschedulingpolicies", "flowqueues"
+POLICY, QUEUE, NEW_POD_RULES = "flowschedulingpolicies", "flowqueues", "newpodrules"
 VALUES = DOCS.parent / "charts" / "thalweg" / "values.yaml"
 #: Keywords of the schema that limit a value, and what the page calls them.
 _BOUNDS = {
     "minimum": "at least", "maximum": "at most", "minLength": "characters at least", "maxLength": "characters at most",
     "minItems": "entries at least", "maxItems": "entries at most", "maxProperties": "entries at most",
 }  # fmt: skip
+
+_EVERY_OBJECT = frozenset({".apiVersion", ".kind", ".metadata"})
 
 
 def schema(plural: str) -> Mapping[str, Any]:
@@ -83,14 +85,17 @@ def _bounds(field: Mapping[str, Any]) -> str:
 
 
 def fields_of(plural: str, part: str) -> Callable[[], str]:
-    """The table of all fields below ``spec`` or ``status``."""
+    """The table of all fields below ``spec`` or ``status``; with "" all but what every object has."""
 
     def table() -> str:
         rows = ["| field | type | default | limits | meaning |", "|---|---|---|---|---|"]
-        for path, field, required in fields(schema(plural)["properties"][part], part):
+        of = schema(plural)
+        for path, field, required in fields(of["properties"][part], part) if part else fields(of, ""):
+            if path in _EVERY_OBJECT:
+                continue
             default = "required" if required else _default(field)
             text = " ".join(str(field.get("description", "")).split())
-            rows.append(f"| `{path}` | {_type(field)} | {default} | {_bounds(field)} | {text} |")
+            rows.append(f"| `{path.removeprefix('.')}` | {_type(field)} | {default} | {_bounds(field)} | {text} |")
         return "\n".join(rows)
 
     return table
@@ -252,6 +257,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "status", fields_of(POLICY, "status")),
     ("reference/policy-fields.md", "rules", rules_of(POLICY)),
     ("reference/queue-fields.md", "spec", fields_of(QUEUE, "spec")),
+    ("reference/new-pod-rules-fields.md", "fields", fields_of(NEW_POD_RULES, "")),
     ("reference/queue-fields.md", "status", fields_of(QUEUE, "status")),
     ("reference/queue-fields.md", "rules", rules_of(QUEUE)),
     ("reference/command-line.md", "commands", commands),

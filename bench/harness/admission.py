@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
 from thalweg.crds import rights_by_file
 from thalweg_controlplane import Api, ApiError
-from thalweg_controlplane.client.api import MERGE_PATCH
+from thalweg_controlplane.client.api import APPLY_PATCH
 from thalweg_controlplane.client.objects import Manifest, collection_path, object_path, pod
 from thalweg_operator.api.writes.events import timestamp
-from thalweg_operator.constants import POLICIES_PATH
-from thalweg_operator.policies.gate_manifests import gate_rules
+from thalweg_operator.policies.gate_admission import NEW_POD_RULES_PATH
+from thalweg_operator.policies.gate_manifests import NEW_POD_RULES, RULES_NAME, new_pod_rules
 
 from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
@@ -51,32 +51,29 @@ async def install(api: Api, wanted: Collection[str]) -> None:
 
 
 async def govern(api: Api, count: int = 1) -> None:
-    """Has so many FlowSchedulingPolicies govern the default scheduler's pods, as the admission policy reads them.
+    """Has so many policies govern the default scheduler's pods, as the admission policy reads them.
 
-    Their status says what the operator would: pods of gangs are gated, from now on for half a minute.
+    It says what the operator would: pods of gangs are gated, from now on for half a minute.
     """
-    for number in range(count):
-        name = f"governing-{number}"
-        await api.apply(
-            {
-                "apiVersion": "scheduling.thalweg/v1alpha1",
-                "kind": "FlowSchedulingPolicy",
-                "metadata": {"name": name},
-                "spec": _SPEC,
-            }
-        )
-        order = gate_rules(parse_policy(name, _SPEC, BUILT_IN_MODELS), [])
-        status = {"gate": {"heartbeat": timestamp(), "order": order}}
-        await api.patch(f"{POLICIES_PATH}/{name}/status", {"status": status}, content_type=MERGE_PATCH)
+    policies = [parse_policy(f"governing-{number}", _SPEC, BUILT_IN_MODELS) for number in range(count)]
+    said = {
+        "apiVersion": NEW_POD_RULES.api_version,
+        "kind": NEW_POD_RULES.kind,
+        "metadata": {"name": RULES_NAME},
+        "heartbeat": timestamp(),
+        "order": new_pod_rules(policies)[0],
+    }
+    params = {"fieldManager": "bench", "force": "true"}
+    await api.request("PATCH", NEW_POD_RULES_PATH, said, params=params, content_type=APPLY_PATCH)
 
 
 async def forget(api: Api) -> None:
-    """Deletes all FlowSchedulingPolicies."""
-    await api.delete(POLICIES_PATH)
+    """Deletes what the admission policy reads."""
+    await api.delete(NEW_POD_RULES_PATH)
 
 
-async def until_asked(api: Api, times: Mapping[str, int]) -> None:
-    """Returns once the API server asks the admission policies of these files so often about a new pod, and no others.
+async def until_asked(api: Api, wanted: Collection[str]) -> None:
+    """Returns once the API server asks the admission policies of these files once about a new pod, and no others.
 
     It takes a moment to notice what was applied and deleted.
 
@@ -90,10 +87,10 @@ async def until_asked(api: Api, times: Mapping[str, int]) -> None:
         await api.request("POST", collection_path(probe), probe, params={"dryRun": "All"})
         asked = await _asked(api)
         found = {stem: asked[stem] - before[stem] for stem in FILES}
-        if found == {stem: times.get(stem, 0) for stem in FILES}:
+        if found == {stem: int(stem in wanted) for stem in FILES}:
             return
         if time.monotonic() > deadline:
-            raise BenchError(f"the API server asks {found} for a pod, not {dict(times)}")
+            raise BenchError(f"the API server asks {found} for a pod, not {sorted(wanted)} once")
         await asyncio.sleep(0.1)
 
 

@@ -19,6 +19,11 @@ kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_t
                                "service account.")  # fmt: skip
 context = click.option("--context", metavar="NAME", shell_complete=completion.contexts,
                        help="Context of the kubeconfig. Default: its current context.")  # fmt: skip
+GOVERNED: Final = "Governed"
+ask_for = click.option("--ask-for", type=click.Choice(["All", GOVERNED]), default="All", show_default=True,
+                       help="Pods that kube-scheduler asks the extender about. Governed: those with Thalweg's mark, "
+                            "which the API server puts on new pods of policies with delivery Extender (Kubernetes "
+                            "1.36). Give `thalweg run` and `thalweg scheduler-config` the same.")  # fmt: skip
 output = click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
                       show_default=True, help="Output format.")  # fmt: skip
 listed = click.option("-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]), default="table",

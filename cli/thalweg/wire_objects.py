@@ -41,10 +41,17 @@ class Named(msgspec.Struct, frozen=True):
     name: str
 
 
+class Resources(msgspec.Struct, frozen=True):
+    """What a container asks for."""
+
+    limits: dict[str, str | int | float] = {}
+
+
 class Container(msgspec.Struct, frozen=True):
     """A container of a pod."""
 
     image: str = ""
+    resources: Resources = Resources()
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
 

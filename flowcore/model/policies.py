@@ -22,6 +22,8 @@ SCHEDULER_NAME = "thalweg"
 STEERED_NAME = "thalweg-steered"
 #: Our scheduling gate; other gates belong to others.
 GATE = "scheduling.thalweg/plan"
+#: Our mark of pods that kube-scheduler asks its extender about: an extended resource, of which they ask for none.
+MARK = "scheduling.thalweg/steered"
 #: Annotation with the node that we nominated, written with the nomination: it tells ours from those of others.
 PLANNED = "scheduling.thalweg/nominated"
 #: Annotation that changes when kube-scheduler is to look at the pod again.

@@ -142,6 +142,7 @@ class Operator:
             cluster.replace_policies(only_observed(()))
         state = State(cluster)
         state.device_timeout = settings.device_timeout
+        state.keeps_others_off = not settings.marks
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(state, lambda effect: self._round_loop.request(effect))  # noqa: PLW0108 - made below
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
@@ -152,7 +153,7 @@ class Operator:
 
         self._policies = PolicyStore(put_in_force=put_in_force)
         self._gate_admission = GateAdmission(
-            api_client, self._policies, lambda: policies_of_waiting(cluster, state.ledger)
+            api_client, self._policies, lambda: policies_of_waiting(cluster, state.ledger), marks=settings.marks
         )
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)

@@ -58,6 +58,7 @@ class Settings:
         resync: seconds after which a round plans all waiting pods again at the latest, whatever has changed.
         usage: of measured usage.
         observes: whether it only observes: it plans, and writes nothing but its Lease.
+        marks: whether governed pods get our mark, as kube-scheduler asks about no others.
         audit_interval: seconds between two audits of what placement costs; 0: there are none.
     """
 
@@ -86,4 +87,5 @@ class Settings:
     resync: float = 60.0
     usage: UsageSettings = field(default_factory=UsageSettings)
     observes: bool = False
+    marks: bool = False
     audit_interval: float = 0.0

@@ -50,4 +50,5 @@ async def test_uninstall(helm: Helm, plane: tuple[ControlPlane, Api]) -> None:
     assert await named(JOBS) == set()
     assert not [name for name in await named(ROLES) if name.startswith("thalweg")]
     crds = await named("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-    assert crds == {"flowqueues.scheduling.thalweg", "flowschedulingpolicies.scheduling.thalweg"}
+    kinds = ("flowqueues", "flowschedulingpolicies", "newpodrules")
+    assert crds == {f"{kind}.scheduling.thalweg" for kind in kinds}

@@ -31,6 +31,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want null or integer"),
     "digest": ({"image.digest": "sha256:12"}, "at '/image/digest'"),
     "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
+    "whom to ask about": ({"extender.askFor": "Some"}, "at '/extender/askFor': value must be one of 'All', 'Governed'"),
+    "no marks": (
+        {"mode": "Extender", "extender.askFor": "Governed", "rights.gates": False},
+        "extender.askFor: Governed needs the admission policy that marks pods (Kubernetes 1.36, and rights.gates",
+    ),
     "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
     "memory": ({"workerMemory": "much"}, "at '/workerMemory'"),
     "memory in no unit": ({"workerMemory": "524288ki"}, "at '/workerMemory'"),

@@ -75,6 +75,16 @@ def test_gates_need_kubernetes_1_36(helm: Helm) -> None:
         helm.template({}, "--kube-version", "1.29.0")
 
 
+@pytest.mark.parametrize("mode", ["Extender", "SecondScheduler"])
+@pytest.mark.parametrize("asked", ["All", "Governed"])
+def test_operator_and_kube_scheduler_agree_whom_to_ask_about(helm: Helm, mode: str, asked: str) -> None:
+    """One value for both."""
+    text = json.dumps(helm.template({"mode": mode, "extender.askFor": asked}))
+    words = re.findall(r'"(--ask-for=[^"]*)"', text)
+    assert len(words) >= 2
+    assert set(words) == {f"--ask-for={asked}"}
+
+
 def plain(text: str, names: list[str]) -> str:
     """The text with placeholders for these names, which no other text contains."""
     for position, name in enumerate(names):
@@ -326,7 +336,7 @@ def test_policies_outlive_the_release(helm: Helm) -> None:
     """Helm leaves the CRDs, unless a value says otherwise."""
     for values, expected in (({}, {"helm.sh/resource-policy": "keep"}), ({"crds.keep": False}, None)):
         crds = [each for each in helm.template(values) if each["kind"] == "CustomResourceDefinition"]
-        assert [each["metadata"].get("annotations") for each in crds] == [expected, expected]
+        assert [each["metadata"].get("annotations") for each in crds] == [expected] * 3
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -358,6 +368,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
     assert arguments(mode="SecondScheduler", **{"view.enabled": False}) == [
         *plain,
         "--extender-listen=:8443",
+        "--ask-for=All",
         *(
             f"--extender-{name}=/etc/thalweg/extender/{file}"
             for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("client-ca", "ca.crt"))

@@ -18,7 +18,7 @@ from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
-from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
+from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NewPodRules, NotRead, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST
 from thalweg.doctor.liveness import HEARTBEAT
@@ -40,6 +40,7 @@ ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 URL = "https://10.96.0.7:8443/extender"
 #: Thalweg's extender in kube-scheduler's configuration.
 EXTENDER = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}
+MARKS = {"managedResources": [{"name": "scheduling.thalweg/steered", "ignoredByScheduler": True}]}
 
 
 def ago(seconds: float) -> str:
@@ -57,13 +58,16 @@ def pod(name: str, scheduler: str = OURS, node: str = "", old: float = 300, **mo
     return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
-def policy(name: str, heartbeat: float | None = None, accepted: str = "True", **spec: Any) -> PolicyObject:
+def rules(heartbeat: float | None, *, marked: bool = False) -> NewPodRules:
+    said = {"order": [{"marked": marked}], **({} if heartbeat is None else {"heartbeat": ago(heartbeat)})}
+    return msgspec.convert(said, NewPodRules)
+
+
+def policy(name: str, accepted: str = "True", **spec: Any) -> PolicyObject:
     status: dict[str, Any] = {
         "observedGeneration": 1,
         "conditions": [{"type": "Accepted", "status": accepted, "message": "spec: wrong"}],
     }
-    if heartbeat is not None:
-        status["gate"] = {"heartbeat": ago(heartbeat)}
     selects = {"selects": {"podSelector": {}}, **spec}
     return msgspec.convert(
         {"metadata": {"name": name, "generation": 1}, "spec": selects, "status": status}, PolicyObject
@@ -145,7 +149,8 @@ HEALTHY = Facts(
     second_scheduler_pods=(second(),),
     pods=(pod("ours"), pod("steered", STEERED)),
     namespaces={"default": {}},
-    policies=(policy("steered", heartbeat=1, delivery="Extender"),),
+    policies=(policy("steered", delivery="Extender"),),
+    new_pod_rules=rules(1),
     missing_gate_objects=(),
     node_count=5000,
     scheduler=scheduler(answer()),
@@ -239,7 +244,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
     (
         {
-            "policies": (policy("p", heartbeat=1, delivery="Extender"),),
+            "policies": (policy("p", delivery="Extender"),),
             "pods": (pod("p", STEERED),),
             "namespaces": SYSTEM,
         },
@@ -254,11 +259,12 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "p: spec.cost.machines.weight is ignored since 0.1.0: each slowdown counts as it is stated.",
     ),
     ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
-    ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
-    ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),
+    ({"pods": GATED, "new_pod_rules": rules(99)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
+    ({"pods": GATED, "new_pod_rules": rules(None)}, "gates", Verdict.FAIL, "no heartbeat"),
+    ({"new_pod_rules": NOT_READ}, "gates", Verdict.SKIP, "403"),
     ({"pods": GATED, "leases": ()}, "gates", Verdict.FAIL, "Pod default/gated waits behind"),
     ({"missing_gate_objects": ("MutatingAdmissionPolicy",)}, "gates", Verdict.WARN, "there is no MutatingAdmission"),
-    ({"policies": (policy("p", delivery="Extender"),)}, "gates", Verdict.WARN, "no fresh heartbeat"),
+    ({"new_pod_rules": None}, "gates", Verdict.WARN, "no fresh heartbeat"),
     ({"leases": ()}, "served", Verdict.FAIL, "no operator serves the scheduler thalweg"),
     ({"scheduler": scheduler(profiles=[])}, "served", Verdict.FAIL, "no kube-scheduler serves the scheduler"),
     ({"scheduler": None}, "served", Verdict.WARN, "Pod default/steered waits: no kube-scheduler serves"),
@@ -266,6 +272,18 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
     ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
     ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | MARKS])},
+        "extender",
+        Verdict.FAIL,
+        "asks about pods with the mark scheduling.thalweg/steered only, and no pod gets it",
+    ),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | MARKS]), "new_pod_rules": rules(1, marked=True)},
+        "extender",
+        Verdict.WARN,
+        "Governed pods wait without the mark scheduling.thalweg/steered: 1, such as default/steered",
+    ),
     (
         {"scheduler": scheduler(answer(), extenders=[EXTENDER | {"bindVerb": "bind"}])},
         "extender",
@@ -297,7 +315,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "500 of 5,0",
     ),
     (
-        {"policies": (policy("p", heartbeat=1, delivery="Extender", steering="Prefer"),)},
+        {"policies": (policy("p", delivery="Extender", steering="Prefer"),)},
         "node-sample",
         Verdict.WARN,
         "Prefer",
@@ -494,7 +512,7 @@ def test_versions_and_times_are_those_of_the_repository() -> None:
     chart = yaml.safe_load((ROOT / "charts/thalweg/Chart.yaml").read_text())
     assert chart["kubeVersion"].startswith(f">={OLDEST[0]}.{OLDEST[1]}.")
     assert [f"1.{minor}" for minor in KNOWN] == list(KUBERNETES)
-    (seconds,) = re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text())
+    (seconds,) = set(re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text()))
     assert timedelta(seconds=int(seconds)) == HEARTBEAT
 
 

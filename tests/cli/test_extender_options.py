@@ -93,6 +93,7 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
         ("--extender-listen", ANYWHERE),
         ("--extender-listen", LOOPBACK, "--extender-cert", made["certificate"]),
         ("--extender-listen", LOOPBACK, "--extender-client-ca", made["client_authority"]),
+        ("--ask-for", "Governed"),
     ):
         done = thalweg("run", *words)
         assert (done.returncode, done.stdout) == (2, "")

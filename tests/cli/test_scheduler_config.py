@@ -14,6 +14,7 @@ from thalweg_extender.extender_limits import DEFAULT_LIMITS
 from thalweg_extender.server import VerbDispatcher
 
 from flowcore.model.advice import Advice
+from flowcore.model.policies import MARK
 
 PLAIN = ("--url", "http://127.0.0.1:8081/extender")
 
@@ -54,6 +55,20 @@ def test_the_defaults(authority: Path) -> None:
             "tlsConfig": {"caData": base64.b64encode(authority.read_bytes()).decode()},
         }
     ]
+
+
+def test_pods_of_others_are_not_asked_about(authority: Path) -> None:
+    """By the mark that the API server puts on governed pods; the comments say what others may do, and what batches."""
+    config = printed("--ca-file", authority, "--ask-for", "Governed")
+    (extender,) = config["extenders"]
+    assert extender["managedResources"] == [{"name": MARK, "ignoredByScheduler": True}]
+    governed = thalweg("scheduler-config", *PLAIN, "--ask-for", "Governed").stdout
+    assert "they may take room that a plan promised" in governed
+    assert "NO pod of any profile is scheduled" not in governed
+    every = thalweg("scheduler-config", *PLAIN, "--ask-for", "All").stdout
+    assert every == thalweg("scheduler-config", *PLAIN).stdout
+    beside = thalweg("scheduler-config", *PLAIN, "--beside").stdout
+    assert ["batches equal pods in no profile" in text for text in (every, governed, beside)] == [True, True, False]
 
 
 def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:

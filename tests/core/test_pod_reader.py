@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flowcore.api import Interner, PodReader, WirePod, to_pod
 from flowcore.model.data import DATA
 from flowcore.model.numa import NUMA
-from flowcore.model.policies import GATE
+from flowcore.model.policies import GATE, MARK
 
 _TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
 _SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-05T08:00:00Z"}
@@ -154,3 +154,20 @@ def test_a_pod_that_is_no_pod_is_refused() -> None:
     for field in ("containers", "nodeName"):
         with pytest.raises(msgspec.ValidationError, match=rf"spec\.{field}"):
             reader(_changed([(("spec", field), 3)]))
+
+
+@pytest.mark.parametrize("cpu", ["100m", "2"])
+def test_the_mark_makes_no_pod_another_kind(cpu: str) -> None:
+    """It asks for nothing: pods with it and without it are of one class, in NUMA zones and for devices too."""
+    read, intern = [], Interner()
+    for mark in ({}, {MARK: "0"}):
+        amounts = {"cpu": cpu, "memory": "1Gi", **mark}
+        container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+        spec = {"containers": [container], "schedulerName": "thalweg-steered"}
+        status = {"qosClass": "Guaranteed"}
+        wire = {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}
+        read.append(to_pod(msgspec.convert(wire, WirePod), intern))
+    plain, marked = read
+    assert marked.pod_class == plain.pod_class
+    assert marked.signature == plain.signature
+    assert marked == plain

@@ -23,9 +23,13 @@ from support.operator import Operator, until
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.client.api import STRATEGIC_PATCH
 from thalweg_controlplane.client.objects import collection_path, pod
+from thalweg_operator.policies.gate_admission import NEW_POD_RULES_PATH
+from thalweg_operator.policies.gate_manifests import MOST_RULES, new_pod_rules
 from thalweg_operator.policies.store import PolicyStore
 
+from flowcore.api.policies import parse_policy
 from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.policies import GATE, Delivery, WaitingMode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -167,7 +171,7 @@ async def test_other_gates_stay_and_ours_comes_once(api: Api) -> None:
     assert made["spec"]["containers"][0]["env"] == container["env"]
     # Several policies that gate the same pod.
     await api.create(policy("all-again", **GATED, precedence=5))
-    await api.wait_for(f"{POLICIES}/all-again", lambda each: each.get("status", {}).get("gate"))
+    await api.wait_for(NEW_POD_RULES_PATH, lambda each: len(each["order"]) == 2)
     assert await gates_of(api, steered(schedulingGates=others)) == [*(each["name"] for each in others), GATE]
 
 
@@ -182,6 +186,31 @@ async def test_pods_with_a_node_are_left_alone(api: Api) -> None:
     assert await gates_of(api, steered(nodeName="somewhere")) == []
 
 
+@pytest.mark.parametrize("labels", [{"tier": "batch"}, {"tier": "batch", "k": "none"}])
+async def test_as_many_rules_as_there_may_be(api: Api, labels: dict[str, str]) -> None:
+    """The API server goes through all of them for a pod, within what it lets an expression cost: many, or long ones."""
+    short = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["day", "night"]}]}
+    values = [f"{number:x}" for number in range(2_000)]
+    none_of = [{"key": "k", "operator": "NotIn", "values": values}] * 15
+    long = {"matchExpressions": [*none_of, {"key": "never", "operator": "Exists"}]}
+    batch = {"podSelector": {"matchLabels": {"tier": "batch"}}}
+    for selector, count in ((short, MOST_RULES - 1), (long, 1)):
+        specs = [{"podSelector": selector}] * count + [batch]
+        policies = [
+            parse_policy(f"p{number}", {**GATED, "selects": selects}, BUILT_IN_MODELS)
+            for number, selects in enumerate(specs)
+        ]
+        rules, beyond = new_pod_rules(policies)
+        assert not beyond
+        await api.patch(NEW_POD_RULES_PATH, {"heartbeat": "2100-01-01T00:00:00Z", "order": rules})
+        try:
+            await in_effect(api, steered(labels=labels))
+            assert await gates_of(api, steered(labels={"tier": "morning", "k": "none"})) == []
+        finally:
+            await api.patch(NEW_POD_RULES_PATH, {"heartbeat": None, "order": []})
+        await in_effect(api, steered(labels=labels), gated=False)
+
+
 async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
     """Only observing, selecting nothing, deleted: new pods are not gated, and nothing is left behind."""
     for change in ({"delivery": "Observe", "waiting": "Hold"}, {"selects": None}, None):
@@ -192,7 +221,7 @@ async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
         else:
             await api.patch(f"{POLICIES}/going", {"spec": change})
         await in_effect(api, steered(), gated=False)
-        assert all("gate" not in each["status"] for each in await api.list(POLICIES))
+        await api.wait_for(NEW_POD_RULES_PATH, lambda each: each["order"] == [] and "heartbeat" not in each)
         await api.delete(POLICIES)
         await until(lambda: _names(api, POLICIES, 0), 60, lambda: "the policy to be gone")
 

@@ -30,6 +30,7 @@ class Rounds:
 class Gates:
     problems: dict[str, str] = {}  # noqa: RUF012 - none
     gating: frozenset[str] = frozenset()
+    marks = False
 
 
 def statuses(store: PolicyStore, rounds: Rounds) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Cluster:
             "mutatingadmissionpolicybindings": {"thalweg-gate"},
         }
         self.objects["flowschedulingpolicies"] = {"a", "b"}
+        self.objects["newpodrules"] = {"thalweg"}
         self.faults: dict[str, list[int]] = {}
         self.order: list[str] = []
         self.requests: Counter[str] = Counter()
@@ -84,7 +85,10 @@ class Cluster:
         return web.json_response({"metadata": {}, "items": items})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        self.objects[request.match_info["kind"]].remove(request.match_info["name"])
+        names, name = self.objects[request.match_info["kind"]], request.match_info["name"]
+        if name not in names:
+            return refusal(404, f"no {name}")
+        names.remove(name)
         self.order.append(request.match_info["kind"])
         return web.json_response({})
 
@@ -103,6 +107,7 @@ async def test_admission_first_then_gates_then_policies(tmp_path: Path) -> None:
     assert cluster.order == [
         "mutatingadmissionpolicybindings",
         "mutatingadmissionpolicies",
+        "newpodrules",
         *["gate"] * 5,
         *["flowschedulingpolicies"] * 2,
     ]

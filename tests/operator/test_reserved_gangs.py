@@ -91,6 +91,22 @@ def test_a_gang_without_gates_costs_no_write() -> None:
     assert not world.writes
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_gang_whose_room_no_answer_keeps(gated: bool) -> None:  # noqa: FBT001
+    """kube-scheduler asks about no pods of others: each pod of a gang is nominated, and pods of no gang are not."""
+    world = SteeredCluster()
+    world.shell.state.keeps_others_off = False
+    pods = create(world, 2, gang=gang(2), gated=gated)
+    plan(world, pods, "ab")
+    assert world.wanted == [("nominate", "p0"), ("nominate", "p1")]
+    world.settle()
+    assert [world.api[pod.key].nominated_node for pod in pods] == ["a", "b"]
+    assert not any(world.api[pod.key].gated for pod in pods)
+    alone = create(world, 1, "alone")[0]
+    assert world.plan_pod(alone.key, "c")
+    assert not world.wanted
+
+
 def test_one_that_was_tried_in_vain_is_nominated() -> None:
     """One write for it, and none for the others of its gang."""
     world = SteeredCluster()

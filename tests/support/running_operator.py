@@ -4,7 +4,8 @@ One operator a module; one namespace, and the safety checks at its end, a test.
 
 A module says with ``PLANE`` which components it wants. With ``STEERED`` it says that kube-scheduler is to ask the
 operator, by way of a ``DelayingProxy``, and what the policy says beside that: all pods that name the steered profile
-are governed, and every reservation has ended when a test does.
+are governed, and every reservation has ended when a test does. With ``GOVERNED_ONLY`` kube-scheduler asks about pods
+with our mark only.
 
 Modules that want the same share a control plane, one after the other: support/file_groups.py says which. A module whose
 control plane is no use to others afterwards says so with ``BREAKS_PLANE``.
@@ -51,7 +52,7 @@ async def plane(
     bare = {"controller_manager": False, "scheduler": False, "kwok": False, "audit": True}
     options = {**bare, **getattr(request.module, "PLANE", {})}
     if relay is not None:
-        options["scheduler_config"] = scheduler_config(relay)
+        options["scheduler_config"] = scheduler_config(relay, governed_only=hasattr(request.module, "GOVERNED_ONLY"))
     breaks_plane = getattr(request.module, "BREAKS_PLANE", False)
     if breaks_plane:
         await shared_plane.stop()
@@ -78,10 +79,15 @@ async def account(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.Temp
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(
-    account: Path, relay: DelayingProxy | None, tmp_path_factory: pytest.TempPathFactory
+    account: Path,
+    relay: DelayingProxy | None,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     extender = ("--extender-listen", relay.to) if relay else ()
+    if hasattr(request.module, "GOVERNED_ONLY"):
+        extender += ("--ask-for", "Governed")
     async with running_operator(account, log, extender=extender) as operator:
         yield operator
 

@@ -114,12 +114,13 @@ def mutual_tls(folder: Path) -> MutualTls:
     return MutualTls(options, caller)
 
 
-def scheduler_config(relay: DelayingProxy, *, ignorable: bool = False) -> str:
+def scheduler_config(relay: DelayingProxy, *, ignorable: bool = False, governed_only: bool = False) -> str:
     """What `thalweg scheduler-config` prints, with one profile more."""
     config = SchedulerConfig(
         url=f"http://{relay.address}/extender",
         kubeconfig="{kubeconfig}",
         ignorable=ignorable,
+        governed_only=governed_only,
         qps=10000,
         leader_elect=False,
     )

@@ -15,6 +15,7 @@
     - --kubeconfig-path=
     - --lease={{ .Release.Namespace }}/{{ include "thalweg.fullname" . }}-kube-scheduler
     - --scheduler-name={{ .Values.extender.schedulerName }}
+    - --ask-for={{ .Values.extender.askFor }}
     - --node-sample={{ .Values.extender.nodeSample }}
     {{- if include "thalweg.ignorable" . }}
     - --ignorable

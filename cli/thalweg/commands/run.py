@@ -46,6 +46,7 @@ from thalweg.option_types import FEATURE_GATES, HOST_PORT, NAMESPACED_NAME, Addr
               help="Private key of the extender (PEM).")  # fmt: skip
 @click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
+@options.ask_for
 @click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
               help="Lease that the operator holds while it works. All operators that act must name the same lease: "
                    "two leases are two leaders, which overcommit nodes. The chart's is "
@@ -105,6 +106,7 @@ def run(
     extender_key: Path | None,
     extender_client_ca: Path | None,
     extender_endpoints: NamespacedName | None,
+    ask_for: str,
     observes: bool,  # noqa: FBT001 - click's flags
     replicated: bool,  # noqa: FBT001
     view_listen: Address | None,
@@ -165,5 +167,6 @@ def run(
         usage_settings(usage_interval, prometheus_url, prometheus_queries),
         replicated=replicated,
         observes=observes,
+        marks=ask_for == options.GOVERNED,
         audit_interval=audit_interval,
     )

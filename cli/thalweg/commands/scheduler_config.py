@@ -30,8 +30,10 @@ _DEFAULT_URL = "https://thalweg.thalweg-system:8443/extender"
 @click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
               help="Percentage of nodes that an attempt at a steered pod looks for. Use 100 for "
                    "steering: Prefer. With 1 kube-scheduler asks for no scores.")  # fmt: skip
+@options.ask_for
 @click.option("--beside", is_flag=True,
-              help="Configure a second kube-scheduler that serves steered pods only.")  # fmt: skip
+              help="Configure a second kube-scheduler that serves steered pods only. The cluster's own one has no "
+                   "extender then, and keeps its batching.")  # fmt: skip
 @click.option("--lease", type=NAMESPACED_NAME,
               help="Lease by which the replicas of kube-scheduler elect a leader. Default: its own; with --beside "
                    "none.")  # fmt: skip
@@ -62,6 +64,7 @@ def scheduler_config(
     ignorable: bool,  # noqa: FBT001 - click's flags
     scheduler_name: str,
     node_sample: int,
+    ask_for: str,
     beside: bool,  # noqa: FBT001
     lease: NamespacedName | None,
     ca_file: Path | None,
@@ -105,6 +108,7 @@ def scheduler_config(
         scheduler_name=scheduler_name,
         node_sample=node_sample,
         second_scheduler=beside,
+        governed_only=ask_for == options.GOVERNED,
         server_name=server_name,
         lease=str(lease or ""),
         client_certificate=client_cert_file,

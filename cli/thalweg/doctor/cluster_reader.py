@@ -17,7 +17,7 @@ from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader
 from thalweg_operator.api.leadership.leader_election import LeaseName
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.policies.gate_admission import BINDINGS_PATH, RULES_PATH
+from thalweg_operator.policies.gate_admission import BINDINGS_PATH, NEW_POD_RULES_PATH, RULES_PATH
 from thalweg_operator.policies.gate_manifests import ADMISSION, GATE_NAME
 
 from flowcore.api.hyper_nodes import WireHyperNode
@@ -26,7 +26,7 @@ from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, release_of, user_of, wanted_rights
 from thalweg.doctor.confinement import confinement_name
 from thalweg.doctor.extender_probe import ask
-from thalweg.doctor.facts import ClientCertificate, Lease, NotRead, SchedulerFacts
+from thalweg.doctor.facts import ClientCertificate, Lease, NewPodRules, NotRead, SchedulerFacts
 from thalweg.doctor.hyper_nodes import problems_of
 from thalweg.doctor.scheduler_reading import (
     NotReadError,
@@ -239,6 +239,11 @@ class ClusterReader:
         """Labels of each namespace."""
         listed = await self.list("/api/v1/namespaces", _Object)
         return {each.metadata.name: each.metadata.labels for each in listed}
+
+    async def new_pod_rules(self) -> NewPodRules | None:
+        """What the operator tells the API server about new pods; None: nothing."""
+        raw = await self._optional(NEW_POD_RULES_PATH)
+        return None if raw is None else JsonReader(NewPodRules).read(raw)
 
     async def missing_gate_objects(self) -> tuple[str, ...]:
         kinds = (("MutatingAdmissionPolicy", RULES_PATH), ("MutatingAdmissionPolicyBinding", BINDINGS_PATH))

@@ -44,10 +44,17 @@ class Lease(msgspec.Struct, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-class Gate(msgspec.Struct, frozen=True):
-    """What a policy's status says about scheduling gates."""
+class NewPodRule(msgspec.Struct, frozen=True):
+    """What it is told about pods of one policy."""
+
+    marked: bool = False
+
+
+class NewPodRules(msgspec.Struct, frozen=True):
+    """What the API server is told about new pods."""
 
     heartbeat: datetime | None = None
+    order: tuple[NewPodRule, ...] = ()
 
 
 class PolicyStatusFields(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,7 +62,6 @@ class PolicyStatusFields(msgspec.Struct, frozen=True, rename="camel"):
 
     observed_generation: int = 0
     conditions: tuple[Condition, ...] = ()
-    gate: Gate | None = None
 
 
 class PolicyObject(msgspec.Struct, frozen=True):
@@ -115,6 +121,7 @@ class Facts:
         still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
         operator_pods: running pods of the operator.
         second_scheduler_pods: running pods of the kube-scheduler that the chart may start.
+        new_pod_rules: what the operator tells the API server; None: the object is missing.
         missing_gate_objects: kinds of the admission policy's objects that are not installed.
         scheduler: None without a configuration.
         client_certificates: those that kube-scheduler shows to the extender, as far as they can be read.
@@ -142,6 +149,7 @@ class Facts:
     pods: tuple[Pod, ...] | NotRead
     namespaces: Mapping[str, dict[str, str]] | NotRead
     policies: tuple[PolicyObject, ...] | NotRead
+    new_pod_rules: NewPodRules | NotRead | None
     missing_gate_objects: tuple[str, ...] | NotRead
     node_count: int | NotRead
     scheduler: SchedulerFacts | NotRead | None

@@ -45,6 +45,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         pods = group.create_task(_fact(reader.list("/api/v1/pods", Pod)))
         namespaces = group.create_task(_fact(reader.namespaces()))
         policies = group.create_task(_fact(reader.list(POLICIES_PATH, PolicyObject)))
+        new_pod_rules = group.create_task(_fact(reader.new_pod_rules()))
         missing_gate_objects = group.create_task(_fact(reader.missing_gate_objects()))
         node_count = group.create_task(_fact(reader.node_count()))
         scheduler = group.create_task(_fact(reader.scheduler()))
@@ -76,6 +77,7 @@ async def gather(api_client: ApiClient, request: Examination) -> Facts:
         pods=pods.result(),
         namespaces=namespaces.result(),
         policies=policies.result(),
+        new_pod_rules=new_pod_rules.result(),
         missing_gate_objects=missing_gate_objects.result(),
         node_count=node_count.result(),
         scheduler=scheduler.result(),

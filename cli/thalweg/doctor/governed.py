@@ -46,6 +46,21 @@ def steered_policies(facts: Facts) -> list[Policy]:
     ]
 
 
+def steered_pods(facts: Facts) -> list[Pod]:
+    """The pods that policies with delivery Extender govern; none if pods, namespaces or policies could not be read."""
+    if isinstance(facts.policies, NotRead) or isinstance(facts.pods, NotRead) or isinstance(facts.namespaces, NotRead):
+        return []
+    labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
+    index = PolicyIndex(parsed(facts.policies), facts.service_account.namespace)
+    steered = []
+    for pod in facts.pods:
+        meta = pod.metadata
+        first = index.governing(pod.spec.scheduler_name, to_labels(meta.labels), labels.get(meta.namespace, ()))
+        if first and first[0].delivery.through_kube_scheduler:
+            steered.append(pod)
+    return steered
+
+
 def policies(facts: Facts) -> Iterator[CheckResult]:
     """Whether every policy is accepted and up to date, does something, and comes before or after others of its pods."""
     if isinstance(facts.policies, NotRead):

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from flowcore.model.policies import STEERED_NAME, Steering, WaitingMode
+from flowcore.model.policies import MARK, STEERED_NAME, Steering, WaitingMode
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict
-from thalweg.doctor.governed import steered_policies
-from thalweg.doctor.scheduler_file import FEWEST_NODES
+from thalweg.doctor.governed import steered_pods, steered_policies
+from thalweg.doctor.scheduler_file import FEWEST_NODES, ConfiguredExtender
 
 #: A certificate that is to be renewed ends sooner than this; a third of its life is left when Thalweg renews it.
 _SOON: Final = timedelta(days=7)
@@ -54,8 +54,44 @@ def extender(facts: Facts) -> Iterator[CheckResult]:
                 f"extender binds no pods: kube-scheduler {effect}.",
                 "Remove bindVerb, or write the configuration again: thalweg scheduler-config",
             )
+        if _asks_by_mark(entry):
+            yield from _marks(check, facts)
     for answer in scheduler.answers:
         yield _judge(check, answer, scheduler)
+
+
+def _asks_by_mark(extender: ConfiguredExtender) -> bool:
+    """Whether kube-scheduler asks about pods with our mark only."""
+    return any(resource.name == MARK for resource in extender.managed_resources)
+
+
+def _marks(check: str, facts: Facts) -> Iterator[CheckResult]:
+    """Whether governed pods have the mark without which kube-scheduler does not ask about them."""
+    if isinstance(facts.new_pod_rules, NotRead):
+        yield CheckResult(check, Verdict.SKIP, facts.new_pod_rules.problem)
+        return
+    marks = facts.new_pod_rules is not None and any(rule.marked for rule in facts.new_pod_rules.order)
+    if steered_policies(facts) and not marks:
+        yield CheckResult(
+            check,
+            Verdict.FAIL,
+            f"kube-scheduler asks about pods with the mark {MARK} only, and no pod gets it: governed pods are placed "
+            "without a plan.",
+            "thalweg run --ask-for Governed (extender.askFor of the chart), or thalweg scheduler-config --ask-for All",
+        )
+    bare = [
+        pod
+        for pod in steered_pods(facts)
+        if pod.waiting and not any(MARK in each.resources.limits for each in pod.spec.containers)
+    ]
+    if bare:
+        yield CheckResult(
+            check,
+            Verdict.WARN,
+            f"Governed pods wait without the mark {MARK}: {len(bare)}, such as {bare[0].key}. kube-scheduler places "
+            "them without a plan.",
+            "Create them again. A pod gets the mark when it is created, and only while the operator marks pods.",
+        )
 
 
 def _no_config(check: str, facts: Facts) -> CheckResult:
@@ -105,7 +141,8 @@ def _judge(check: str, answer: ProbeAnswer, scheduler: SchedulerFacts) -> CheckR
         case ProbeOutcome.ANSWERED:
             pass
     if answer.status == 503:
-        effect = "kube-scheduler ignores it" if answer.extender.ignorable else "kube-scheduler schedules no pod"
+        stays_out = "no governed pod" if _asks_by_mark(answer.extender) else "no pod"
+        effect = "kube-scheduler ignores it" if answer.extender.ignorable else f"kube-scheduler schedules {stays_out}"
         return CheckResult(
             check,
             Verdict.FAIL,

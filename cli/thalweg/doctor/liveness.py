@@ -121,12 +121,15 @@ def gates(facts: Facts) -> Iterator[CheckResult]:
         yield CheckResult(check, Verdict.SKIP, facts.policies.problem)
         return
     gated = [pod for pod in facts.pods if pod.waiting and any(each.name == GATE for each in pod.spec.scheduling_gates)]
-    beats = [each.status.gate.heartbeat for each in facts.policies if each.status.gate and each.status.gate.heartbeat]
-    fresh = any(facts.server_time - beat <= HEARTBEAT for beat in beats)
+    if isinstance(facts.new_pod_rules, NotRead):
+        yield CheckResult(check, Verdict.SKIP, facts.new_pod_rules.problem)
+        return
+    beat = facts.new_pod_rules.heartbeat if facts.new_pod_rules is not None else None
+    fresh = beat is not None and facts.server_time - beat <= HEARTBEAT
     # Who observes gates no pod.
     wanting = [each.name for each in parsed(facts.policies) if wants_gate(each) and not observes(facts)]
     if gated and not (fresh and live_leases(facts)):
-        since = f"the last heartbeat was {_seconds(facts.server_time - max(beats))} ago" if beats else "no heartbeat"
+        since = f"the last heartbeat was {_seconds(facts.server_time - beat)} ago" if beat else "no heartbeat"
         yield CheckResult(
             check,
             Verdict.FAIL,
@@ -148,7 +151,7 @@ def gates(facts: Facts) -> Iterator[CheckResult]:
         yield CheckResult(
             check,
             Verdict.WARN,
-            f"FlowSchedulingPolicy {wanting[0]} wants gates, but has no fresh heartbeat: new pods are not gated.",
+            f"FlowSchedulingPolicy {wanting[0]} wants gates, but there is no fresh heartbeat: new pods are not gated.",
             "Wait 30 s; then look at the operator's log.",
         )
     else:

@@ -34,6 +34,12 @@ class TLSConfig(msgspec.Struct, frozen=True, rename="camel"):
     ca_data: str = ""
 
 
+class ManagedResource(msgspec.Struct, frozen=True, rename="camel"):
+    """An extended resource by which kube-scheduler finds the pods that it asks an extender about."""
+
+    name: str
+
+
 class ConfiguredExtender(msgspec.Struct, frozen=True, rename="camel"):
     """An extender of kube-scheduler."""
 
@@ -41,6 +47,7 @@ class ConfiguredExtender(msgspec.Struct, frozen=True, rename="camel"):
     bind_verb: str = ""
     node_cache_capable: bool = False
     ignorable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
     tls_config: TLSConfig | None = None
 
 

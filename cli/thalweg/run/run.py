@@ -55,6 +55,7 @@ def run_operator(
     *,
     replicated: bool,
     observes: bool,
+    marks: bool,
     audit_interval: float | None,
 ) -> None:
     """Runs the operator until a signal. A failure gives one log line and exit code 1.
@@ -69,6 +70,8 @@ def run_operator(
         raise click.UsageError(
             "--observe and --extender-listen contradict each other: the extender steers kube-scheduler"
         )
+    if marks and extender.listen is None:
+        raise click.UsageError("--ask-for Governed is about the extender: add --extender-listen")
     if observes and view.service is not None:
         raise click.UsageError(
             "--observe writes nothing but the Lease: leave out --view-endpoints, and give the view's Service a selector"
@@ -100,6 +103,7 @@ def run_operator(
         worker_memory=None if worker_memory is None else _memory_limit(worker_memory, "--worker-memory"),
         usage=usage,
         observes=observes,
+        marks=marks,
         audit_interval=(AUDIT_INTERVAL if observes else 0.0) if audit_interval is None else audit_interval,
     )
     try:

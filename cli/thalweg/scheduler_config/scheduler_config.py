@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from flowcore.model.policies import STEERED_NAME
+from flowcore.model.policies import MARK, STEERED_NAME
 
 
 def holds_certificate(pem: bytes) -> bool:
@@ -45,6 +45,7 @@ class SchedulerConfig:
         leader_elect: whether replicas elect a leader.
         lease: NAMESPACE/NAME of the lease of the election; "": its own, or none for a second kube-scheduler.
         second_scheduler: whether this is a second kube-scheduler, for steered pods alone.
+        governed_only: whether kube-scheduler asks about pods with our mark only (``thalweg run --ask-for Governed``).
     """
 
     url: str
@@ -60,6 +61,7 @@ class SchedulerConfig:
     leader_elect: bool = True
     lease: str = ""
     second_scheduler: bool = False
+    governed_only: bool = False
 
     def __str__(self) -> str:
         """Commented YAML."""
@@ -72,7 +74,10 @@ class SchedulerConfig:
             ("profiles", self._profiles(), self._second_scheduler_comment() if self.second_scheduler else ""),
             ("extenders", CommentedSeq([self._extender()]), ""),
         )
-        config["extenders"].yaml_set_comment_before_after_key(0, before=_EXTENDER, indent=2)
+        comment = _EXTENDER_GOVERNED if self.governed_only else _EXTENDER
+        if not self.second_scheduler:
+            comment = f"{comment}\n{_BATCHING}"
+        config["extenders"].yaml_set_comment_before_after_key(0, before=comment, indent=2)
         text = StringIO()
         _yaml().dump(config, text)
         return text.getvalue()
@@ -115,13 +120,22 @@ class SchedulerConfig:
             # Only pods of `steering: Prefer` are scored, and those need more nodes than the smallest sample.
             *([("prioritizeVerb", "prioritize", ""), ("weight", 20, _WEIGHT)] if self.node_sample > 1 else []),
             ("preemptVerb", "preempt", ""),
+            *([("managedResources", self._mark(), _MARK)] if self.governed_only else []),
             ("nodeCacheCapable", True, _NODE_CACHE),
             ("httpTimeout", "5s", _TIMEOUT),
-            ("ignorable", self.ignorable, _IGNORABLE if self.ignorable else _STRICT),
+            ("ignorable", self.ignorable, self._while_away()),
         ]
         if self.url.startswith("https:"):
             entries += [("enableHTTPS", True, ""), ("tlsConfig", self._tls(), "")]
         return _mapping(4, *entries)
+
+    def _while_away(self) -> str:
+        if self.ignorable:
+            return _IGNORABLE
+        return _STRICT_GOVERNED if self.governed_only else _STRICT
+
+    def _mark(self) -> CommentedSeq:
+        return CommentedSeq([_mapping(8, ("name", MARK, ""), ("ignoredByScheduler", True, ""))])
 
     def _tls(self) -> CommentedMap:
         entries = [_file_or_data("ca", self.authority, _AUTHORITY)]
@@ -188,6 +202,21 @@ _EXTENDER = """\
 All profiles share the extender: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg
 answers these at once, without the nodes that planned pods fill."""
 
+_EXTENDER_GOVERNED = """\
+All profiles share the extender: kube-scheduler asks about each pod that has Thalweg's mark, whatever its profile. It
+does not ask about others, so they may take room that a plan promised. Of planned pods only those with a nomination keep
+theirs, from pods of lower or equal priority: pods of gangs, and pods that were tried in vain. The others are planned
+again if that happens."""
+
+_BATCHING = """\
+kube-scheduler from 1.35 on batches equal pods in no profile of a configuration with an extender, whoever it is asked
+about. Where that matters, give Thalweg a kube-scheduler of its own: thalweg scheduler-config --beside."""
+
+_MARK = f"""\
+The API server puts the mark on new governed pods where `thalweg run --ask-for Governed` runs and rights/gates.yaml is
+installed (Kubernetes 1.36). A pod without it is placed without a plan. It asks for 0 of {MARK}: each node
+has enough."""
+
 _WEIGHT = """\
 Thalweg scores nodes from 0 to 10. kube-scheduler multiplies the score by 10 and by this weight; its own scores add up
 to some hundreds."""
@@ -200,6 +229,10 @@ _STRICT = """\
 Strict: while Thalweg does not answer, NO pod of any profile is scheduled, Thalweg's own pod included. kube-scheduler
 tries each again after 1 to 10 seconds. No pod is ever placed against a plan. Make sure that Thalweg's own pod starts
 without this kube-scheduler, or use --ignorable."""
+
+_STRICT_GOVERNED = """\
+Strict: while Thalweg does not answer, no pod with the mark is scheduled. kube-scheduler tries each again after 1 to 10
+seconds. No such pod is ever placed against a plan. Pods without the mark are scheduled as before."""
 
 _IGNORABLE = """\
 Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods without a plan, governed pods too. No pod

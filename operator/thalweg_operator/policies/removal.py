@@ -20,7 +20,7 @@ from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, api_pa
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
-from thalweg_operator.policies.gate_admission import BINDINGS_PATH, RULES_PATH
+from thalweg_operator.policies.gate_admission import BINDINGS_PATH, NEW_POD_RULES_PATH, RULES_PATH
 from thalweg_operator.policies.gate_manifests import GATE_LABEL, open_patch
 
 T = TypeVar("T")
@@ -116,6 +116,7 @@ async def _remove_admission(api_client: ApiClient, done: Removed) -> None:
         for name in await _names(api_client, path, {"labelSelector": GATE_LABEL}):
             if await _delete(api_client, api_path(path, name), done):
                 done.admission_objects += 1
+    await _delete(api_client, NEW_POD_RULES_PATH, done)
 
 
 async def _names(api_client: ApiClient, path: str, params: dict[str, str]) -> list[str]:

@@ -136,7 +136,10 @@ class PolicyStatus:
         elif record.problem:
             text = f"Generation {record.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
-        elif problem := self._gate_admission.problems.get(record.name):
+        elif (problem := self._gate_admission.problems.get(record.name)) and self._gate_admission.marks:
+            text = f"kube-scheduler does not ask about new pods, and places them without a plan: {problem}"
+            ready = ("False", "NotAskedAbout", text)
+        elif problem:
             gates = record.in_force.waiting is WaitingMode.GATE or record.name in self._gate_admission.gating
             whose = "pods" if gates else "pods of gangs"
             text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"

@@ -174,7 +174,7 @@ def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
     state.nominations.last_question = state.now
     if not is_shown(state.cluster, event.extender_pod):
         return  # a round before the watch shows the rest of its gang would be in vain
-    if awaits_help(state, event.extender_pod):
+    if awaits_help(state, event.extender_pod) and not awaits_plan(state.cluster, state.ledger, event.extender_pod):
         _note_asked(state, pod, until=state.now + ASKED_SECONDS)
         if state.nominations.under_way.helped != state.ledger.helped.total:  # else its round is under way
             state.effects.append(RequestRound(helped=True))

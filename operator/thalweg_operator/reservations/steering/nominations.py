@@ -182,14 +182,16 @@ def must_nominate(state: SteeringState, pod: Pod, reservation: Reservation, plac
     A pod that was tried in vain sleeps until it is nominated, or one of its PodGroup is woken. For a pod with affinity
     kube-scheduler looks at all nodes to find the few where the others are; a nomination spares it that, which pays off
     in a large cluster. There its sample of the nodes rarely has one of the few that a gang with a topology is planned
-    for.
+    for. Where kube-scheduler does not ask about the pods of others, only nominations keep the room of a gang until its
+    last pod is there.
     """
     nodes = len(state.cluster.nodes)
     if is_woken_instead(state, reservation):
         return False
     has_few_nodes = bool(place_key.within) or (pod.constraints is not None and bool(pod.constraints.affinity))
     sleeps_alone = _must_be_woken(state, pod) and not is_tried_with_its_group(pod)
-    return sleeps_alone or (has_few_nodes and nodes >= MANY_NODES)
+    is_exposed = pod.gang is not None and not state.keeps_others_off
+    return is_exposed or sleeps_alone or (has_few_nodes and nodes >= MANY_NODES)
 
 
 def is_tried_with_its_group(pod: Pod) -> bool:

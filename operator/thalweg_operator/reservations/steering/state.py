@@ -12,11 +12,13 @@ class SteeringState(LedgerState):
 
     Attributes:
         nominations: what is remembered of nominations beside their reservations.
+        keeps_others_off: whether kube-scheduler asks about all pods, so that our answers keep others off promised room.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.nominations = NominationRecords(self.ledger.arrivals)
+        self.keeps_others_off = True
 
     def forget_waiting(self, key: str) -> None:
         """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
