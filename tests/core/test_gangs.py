@@ -105,6 +105,24 @@ def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: flo
         assert admission.bound <= min(cost, admission.best.cost)
 
 
+def test_a_bound_that_is_given_is_not_raised() -> None:
+    """It is of a problem in which more was open: what the gangs of this one cost at least says nothing of it."""
+    sizes = (700, 900, 1100, 700, 900)
+    gangs = [
+        msgspec.structs.replace(pod(f"{g}-{at}", sizes[(g + at) % 5]), gangs=(f"{g}",))
+        for g in range(12)
+        for at in range(4)
+    ]
+    crowd = cluster([node(f"n{at}", (1500, 2000, 3100)[at % 3]) for at in range(20)], gangs)
+    alone, given = Round(crowd), Round(crowd)
+    given.bound_by(-5)
+    for _ in range(20):
+        alone.step()
+        given.step()
+        assert given.result().lower_bound <= 0
+    assert alone.result().lower_bound > 0
+
+
 def test_two_gangs_do_not_take_each_others_room() -> None:
     """Four slots, two gangs of three, whose pods came by turns: one by one neither ever runs, a round admits one."""
     pending = [

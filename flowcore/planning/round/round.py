@@ -151,6 +151,7 @@ class Round:
         self._searched = self._problem
         #: What was known of the bound before prices became steep: it is about those of the problem.
         self._bound_before: int | None = None
+        self._is_bounded = False
         self._relaxed_before: list[RelaxedSolution] = []
         #: The last plan that was found at steep prices, and the same at the prices of the problem.
         self._at_own_prices: tuple[Candidate, Candidate] | None = None
@@ -189,8 +190,8 @@ class Round:
         return True
 
     def bound_by(self, bound: int) -> None:
-        """Takes over what no plan costs less than, of a problem in which more was open."""
-        self._bound_before = bound + self._twins.surplus
+        """Takes over what no plan costs less than, of a problem in which more was open: its own bounds do not hold."""
+        self._bound_before, self._is_bounded = bound + self._twins.surplus, True
 
     @property
     def improved_by(self) -> set[str]:
@@ -377,7 +378,7 @@ class Round:
         """The best plan so far; where it does not meet what networks must have, the same without them."""
         candidate, bound = self._best_candidate(), self._bound
         portfolio, relaxed, say = self._portfolio, self._relaxed, self._problem.say
-        if self._bounding is not None and bound < candidate.cost:
+        if self._bounding is not None and not self._is_bounded and bound < candidate.cost:
             by_gangs = partial(self._bounding.bound_by, portfolio.relaxed)
             bound = max(bound, say("The bound of the cost", by_gangs, bound))
         candidate = invert_all(self._passes, candidate)
