@@ -571,7 +571,7 @@ async def test_a_round_says_that_pods_wait_for_a_later_one(monkeypatch: pytest.M
     scene.state.shell.observers.append(events.append)
 
     def first_alone(pods: Sequence[Pod], *_: object) -> TurnSelection:
-        return TurnSelection(pods[:1], pods[1:], (), more=bool(pods[1:]))
+        return TurnSelection(pods[:1], pods[1:], (), more=bool(pods[1:]), owes=bool(pods[1:]))
 
     monkeypatch.setattr(scene.loop._turns, "choose", first_alone)
     scene.node("n")

@@ -9,8 +9,10 @@ from support.fake_cluster.cluster import asked
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.delivery import extender_view
+from thalweg_operator.planning.turns.namespaces import NamespaceTurns, TurnSelection
 from thalweg_operator.reservations.effects import Nominate, RequestRound
 from thalweg_operator.reservations.events import PlanAsked, PlanMade, PodsUnplaced, UnplacedPod
+from thalweg_operator.reservations.steering.advise import awaits_help
 from thalweg_operator.reservations.steering.nomination_events import ASKED_SECONDS
 
 from flowcore.model.advice import ExtenderPod
@@ -171,6 +173,75 @@ async def test_who_asked_and_went(world: AskingCluster) -> None:
     world.pass_time(ASKED_SECONDS)
     world.pass_time(1.0)
     assert nominations(world) == 1
+
+
+async def test_a_plan_without_pods_is_never_made(world: AskingCluster) -> None:
+    """No answer waits for it: all that wait rest, as nothing helped them."""
+    room_comes_free(world)
+    world.apply(PlanAsked([]))
+    world.rounds.clear()
+    task = await asking(world)
+    assert task.done()
+    assert not rounds_asked_for(world)
+
+
+async def test_what_helped_is_used_up_by_turns(world: AskingCluster) -> None:
+    """60 pods of which each takes 20 ms to plan: once all had a turn, nothing waits for what came free before."""
+    for place in range(60):
+        world.pod(f"big{place}", f"u{place}", pod_class=PodClass(requests=(("cpu", 1000 + place),)))
+    world.show()
+    policy, turns, now = world.policies[0], NamespaceTurns(lambda pod: pod.key), 1000.0
+
+    def plan_in_turn() -> TurnSelection:
+        helped = world.ledger.helped.total
+        turn = turns.choose(list(world.cluster.waiting.values()), world.cluster.generation, helped, now)
+        world.apply(PlanAsked([(pod, policy) for pod in turn.pods], False, set(), helped, turn.owes))
+        turns.took({"ns": 0.02 * len(turn.pods)}, now + 0.3, {pod.uid for pod in turn.pods})
+        if turn.pods:
+            world.apply(PlanMade(1, world.cluster.generation, (), ()))
+            world.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable") for pod in turn.pods]))
+        return turn
+
+    plan_in_turn()
+    room_comes_free(world)
+    planned, rounds = set[str](), 0
+    while len(planned) < 61:
+        now, rounds = now + 0.5, rounds + 1
+        turn = plan_in_turn()
+        planned |= {pod.uid for pod in turn.pods}
+        assert rounds < 200
+        if len(planned) < 61:
+            assert turn.owes
+            assert awaits_help(world.shell.state, question(world, "ns/big0"))
+    assert rounds > 3
+    now += 0.5
+    assert plan_in_turn().deferred
+    assert not awaits_help(world.shell.state, question(world, "ns/big0"))
+
+
+async def test_an_answer_waits_once(world: AskingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new pod's first round has no node, and something came free meanwhile: what is left of the time is waited."""
+    loop, ends = asyncio.get_running_loop(), list[float]()
+    until = asyncio.timeout_at
+
+    def noted(when: float) -> asyncio.Timeout:
+        ends.append(when)
+        return until(when)
+
+    monkeypatch.setattr(asyncio, "timeout_at", noted)
+    world.pod("new", "n")
+    world.show()
+    began = loop.time()
+    task = await asking(world, "ns/new")
+    pods = [(waiting(world, "ns/new"), world.policies[0])]
+    world.apply(PlanAsked(pods))
+    room_comes_free(world)
+    world.apply(PlanMade(1, world.cluster.generation, (), ()))
+    world.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable") for pod, policy in pods]))
+    await task
+    assert len(ends) > 1
+    assert max(ends) - min(ends) == 0
+    assert min(ends) >= began
 
 
 async def test_another_pod_gets_the_room(world: AskingCluster) -> None:

@@ -14,11 +14,12 @@ from support.fake_cluster.steered import SteeredCluster, steering
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.reservations.effects import RequestRound
-from thalweg_operator.reservations.events import PlanMade, PodsUnplaced, SchedulerAsks, UnplacedPod
+from thalweg_operator.reservations.events import PlanAsked, PlanMade, PodsUnplaced, SchedulerAsks, UnplacedPod
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import nominations
 from thalweg_operator.reservations.steering.advise import awaits_plan, is_shown
+from thalweg_operator.reservations.steering.nomination_events import ASKED_SECONDS
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
@@ -27,7 +28,7 @@ from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
 
 HELD = f"0/4 nodes are available: {HELD_MESSAGE}"
@@ -782,3 +783,45 @@ def test_a_new_leader_finds_a_part_of_a_gang_nominated(bound: bool) -> None:  # 
     assert world.schedule(pods[0].key) == expected
     world.settle()
     assert bool(world.api[pods[0].key].nominated_node) == bound
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_pod_that_a_planned_gang_does_not_need(native: bool) -> None:  # noqa: FBT001
+    """The plan has no node for it: its first round is over, as those of the others are. No answer waits for another."""
+    world = SteeredCluster()
+    pods = in_group(world, 3, least=2) if native else create(world, 3, gang=gang(2))
+    policy = world.policies[0]
+    world.apply(PlanAsked([(world.cluster.waiting[pod.key], policy) for pod in pods]))
+    plan(world, [world.cluster.waiting[pod.key] for pod in pods[:2]], "ab")
+    world.apply(PlanMade(1, world.cluster.generation, (), ()))
+    left = world.cluster.waiting[pods[2].key]
+    world.apply(PodsUnplaced([UnplacedPod(left, policy, "no room", UNSCHEDULABLE)]))
+    assert not awaits_plan(world.cluster, world.ledger, world.extender_pod(left.key))
+
+
+async def test_who_asked_about_a_group_and_went() -> None:
+    """kube-scheduler was gone before the plan was there: then one of the pods is woken; it takes the others along."""
+    world = SteeredCluster()
+    full = PodClass(requests=(("cpu", 300),))
+    world.create_pod("running", "r", pod_class=full, node_name="a", usage=full.requests)
+    pods, policy = in_group(world, 3, least=3), world.policies[0]
+    governed = [(world.cluster.waiting[pod.key], policy) for pod in pods]
+    world.apply(PlanAsked(governed))
+    world.apply(PlanMade(1, world.cluster.generation, (), ()))
+    world.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", UNSCHEDULABLE) for pod, _ in governed]))
+    for pod in pods:
+        world.change_pod(pod.key, unschedulable_message=HELD, unschedulable_reason="Unschedulable")
+    world.show()
+    world.remove_pod("ns/running")
+    world.show()
+    question = asyncio.create_task(world.view.until_planned(world.extender_pod(pods[1].key), [*"abc"]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not question.done()
+    question.cancel()
+    await asyncio.gather(question, return_exceptions=True)
+    plan(world, [world.cluster.waiting[pod.key] for pod in pods], "abc")
+    assert not world.in_line
+    world.pass_time(ASKED_SECONDS)
+    world.pass_time(1.0)
+    assert world.write_kinds == ["wake"]

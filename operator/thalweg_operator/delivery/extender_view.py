@@ -106,16 +106,17 @@ class ExtenderView:
         anybody.
         """
         await self._until_gangs_are_planned(extender_pod)
+        latest = asyncio.get_running_loop().time() + LONGEST_WAIT
         if not self.unavailable():
-            await self._until_first_round(extender_pod, nodes)
+            await self._until_first_round(extender_pod, nodes, latest)
         if not self.unavailable() and awaits_plan(self._shell.cluster, self._shell.ledger, extender_pod):
             self._shell.apply(SchedulerAsks(extender_pod, nodes))
         elif not self.unavailable() and awaits_help(self._shell.state, extender_pod):
-            await self._until_helped(extender_pod, nodes)
+            await self._until_helped(extender_pod, nodes, latest)
 
-    async def _until_first_round(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
+    async def _until_first_round(self, extender_pod: ExtenderPod, nodes: Sequence[str], latest: float) -> None:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
-        latest, told, helped = loop.time() + LONGEST_WAIT, False, False
+        told = helped = False
         while awaits_plan(cluster, ledger, extender_pod):
             seen = is_shown(cluster, extender_pod)
             if seen and not told:
@@ -140,14 +141,14 @@ class ExtenderView:
         if helped:
             self._first_waits.ended(in_vain=False)
 
-    async def _until_helped(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
+    async def _until_helped(self, extender_pod: ExtenderPod, nodes: Sequence[str], latest: float) -> None:
         """Returns once a pod that was planned in vain has a place, or when the next plan has none for it either."""
         if self._more_waits.rest or len(self._waiting) >= MOST_WAITING:
             return
         loop, key = asyncio.get_running_loop(), extender_pod.key
         self._shell.apply(SchedulerAsks(extender_pod, nodes))
         with suppress(TimeoutError):
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout_at(latest):
                 while awaits_help(self._shell.state, extender_pod):
                     changed: asyncio.Future[None] = loop.create_future()
                     self._waiting[changed] = key

@@ -404,7 +404,9 @@ class RoundLoop:
         asked_for = [(pod, ordered[governed[pod.key]]) for pod in selection.pods]
         deferred = [*selection.deferred, *(pod for turn in turns for pod in turn.deferred)]
         looked_at = new_before.difference(pod.key for pod in deferred)
-        self._shell.apply(PlanAsked(asked_for, holds, looked_at, helped_before, bool(deferred)))
+        # Those whose turn has been since something helped them lose nothing by a pod that goes first.
+        owes = selection.more or any(turn.owes for turn in turns)
+        self._shell.apply(PlanAsked(asked_for, holds, looked_at, helped_before, owes))
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.

@@ -61,12 +61,14 @@ class TurnSelection:
         deferred: pods whose turn comes later.
         told: those of them that no round has planned, and that have waited for their turn for some time.
         more: whether another round has to follow at once: pods wait that no round has planned.
+        owes: whether some of them had no turn since the cluster changed. The others were planned in vain since then.
     """
 
     pods: Sequence[Pod]
     deferred: Sequence[Pod] = ()
     told: Sequence[Pod] = ()
     more: bool = False
+    owes: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -227,6 +229,7 @@ class NamespaceTurns:
             [pod for pod in pods if pod.uid not in picked],
             [pod for pod in new if now - self._waits_since[pod.uid] >= TOLD_AFTER],
             more=bool(new),
+            owes=bool(later),
         )
 
     def took(self, by_namespace: Mapping[str, float], now: float, left: Collection[str]) -> None:

@@ -85,7 +85,8 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
         return is_tried_with_its_group(pod) and not is_asleep(ledger, pod)
     if is_asleep(ledger, pod):
         return False
-    return any(is_new(ledger, cluster.waiting[key]) for key in cluster.gangs.members(pod.gang.key)[0])
+    members = cluster.gangs.members(pod.gang.key)[0]
+    return any(is_new(ledger, cluster.waiting[key]) for key in members if key not in ledger.reservations)
 
 
 def is_shown(cluster: Cluster, extender_pod: ExtenderPod) -> bool:

@@ -19,6 +19,8 @@ from thalweg_operator.reservations.steering.nominations import (
     nominate,
     place_key_of,
     wake,
+    wake_reserved,
+    was_tried,
 )
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
@@ -96,13 +98,17 @@ def nominate_reserved(state: SteeringState) -> None:
         return list(islice((pod for pod in pods if not (pod.gated or is_asked(state, pod))), _AT_ONCE))
 
     late = some(takewhile(is_late, reserved))
-    newest = (
-        key
-        for key in reversed(reserved)
-        if key not in state.nominations.woken and not is_tried_with_its_group(reservations[key].pod)
-    )
+
+    def is_still_tried(key: str) -> bool:
+        pod = state.cluster.pods[key]
+        return is_tried_with_its_group(pod) and not was_tried(pod)
+
+    newest = (key for key in reversed(reserved) if not (key in state.nominations.woken or is_still_tried(key)))
     for pod in late or ([] if _finds_by_itself(state) else some(newest)):
-        nominate(state, pod)
+        if not late and is_tried_with_its_group(pod):
+            wake_reserved(state, pod)
+        else:
+            nominate(state, pod)
 
 
 def _finds_by_itself(state: SteeringState) -> bool:

@@ -209,8 +209,8 @@ class NominationRecords:
         """
         before = self.under_way
         came = [each for key, each in before.came.items() if key not in looked_at]
-        # A plan that was never made leaves it to the next one.
-        was_helped = before.was_helped or helped != before.helped
+        # A plan that was never made leaves it to the next one. Without pods none is made: nothing helped who waits.
+        was_helped = bool(pods) and (before.was_helped or helped != before.helped)
         known = before.helped if defers else helped
         self.under_way = PlanUnderWay(pods, came, keeps_room=keeps_room, helped=known, was_helped=was_helped)
 
