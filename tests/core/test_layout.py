@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from thalweg.crds import custom_resource_definitions
+from thalweg_operator.policies.gate_manifests import NEW_POD_RULES
 
 from flowcore.api import STORAGE_KINDS
 from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, QUEUE, STORAGE
@@ -50,8 +51,8 @@ def test_importing_operator_gives_the_standard_librarys() -> None:
 
 
 def test_the_definitions_travel_with_the_package() -> None:
-    """``thalweg up`` finds them, and they are those of the group that the operator watches."""
-    for definition, kind in zip(custom_resource_definitions(), (QUEUE, POLICY), strict=True):
+    """``thalweg up`` finds them, and they are those of the group that the operator watches and writes."""
+    for definition, kind in zip(custom_resource_definitions(), (QUEUE, POLICY, NEW_POD_RULES), strict=True):
         assert definition["spec"]["group"] == kind.group
         assert definition["spec"]["names"]["plural"] == kind.plural
         assert definition["spec"]["names"]["kind"] == kind.kind
