@@ -825,3 +825,37 @@ async def test_who_asked_about_a_group_and_went() -> None:
     world.pass_time(ASKED_SECONDS)
     world.pass_time(1.0)
     assert world.write_kinds == ["wake"]
+
+
+def sleeping_group(least: int) -> tuple[SteeredCluster, list[Pod]]:
+    """Three pods that kube-scheduler has tried in vain, and a plan for all of them: the first one is woken."""
+    world = SteeredCluster()
+    pods = in_group(world, 3, least=least)
+    for pod in pods:
+        world.schedule(pod.key)
+        world.change_pod(pod.key, unschedulable_message=HELD, unschedulable_reason="Unschedulable")
+    world.show()
+    plan(world, [world.cluster.waiting[pod.key] for pod in pods], "abc")
+    assert world.in_line == [("wake", "p0")]
+    return world, pods
+
+
+def test_the_pod_that_was_woken_goes() -> None:
+    """The gang does without it: another one is woken."""
+    world, (first, *_) = sleeping_group(least=2)
+    world.remove_pod(first.key)
+    world.show()
+    world.pass_time(2.0)
+    assert len({name for kind, name in world.in_line if kind == "wake"} - {first.name}) == 1
+
+
+def test_the_attempt_after_a_wake_ends_at_another_pod() -> None:
+    """kube-scheduler's own filters refuse it, and we are not asked about it: the group is woken again."""
+    world, pods = sleeping_group(least=3)
+    world.settle()
+    assert world.schedule(pods[0].key)[0] is FilterOutcome.STEERED
+    for pod in pods:
+        world.change_pod(pod.key, unschedulable_message="3 Insufficient cpu", unschedulable_reason="Unschedulable")
+    world.show()
+    world.pass_time(2.0)
+    assert len([kind for kind, _ in world.in_line if kind == "wake"]) == 1

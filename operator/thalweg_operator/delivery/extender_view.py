@@ -156,7 +156,9 @@ class ExtenderView:
                         await changed
                     finally:
                         del self._waiting[changed]
-        self._more_waits.ended(in_vain=key not in self._shell.ledger.reservations)
+        pod, ledger = watched_pod(self._shell.cluster, extender_pod), self._shell.ledger
+        record = None if pod is None else ledger.known_record(pod)
+        self._more_waits.ended(in_vain=key not in ledger.reservations and record is not None and not record.may_choose)
 
     async def _until_gangs_are_planned(self, extender_pod: ExtenderPod) -> None:
         records, clock = self._shell.state.nominations, self._shell.clock

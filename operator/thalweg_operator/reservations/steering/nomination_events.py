@@ -35,6 +35,7 @@ from thalweg_operator.reservations.steering.nominations import (
     GRACE,
     UNANNOUNCED,
     check_later,
+    end_wake,
     ended,
     expect_question,
     give_up,
@@ -204,6 +205,7 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     ledger, key, now = state.ledger, pod.key, state.now
     records = state.nominations
     records.unseen_wakes.pop(key, None)
+    end_wake(state, pod)
     if event.outcome == "held":
         state.effects.append(CountHeld(_cause(state, asked, nomination_of(ledger, key))))
     until = now + (PROVISIONING_SECONDS if pod.claims_volumes else _PASSING_SECONDS)

@@ -89,6 +89,7 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
     """A nomination has ended. If other pods wait for this one behind their gates, the atomic group is planned anew."""
     key, records = reservation.pod.key, state.nominations
     records.checks.pop(key, None)
+    end_wake(state, reservation.pod)
     records.forget_place(key)
     may_lack(state, reservation.pod)
     for sibling_key in records.permit_groups.lost(reservation.group, key):
@@ -264,6 +265,13 @@ def wake_reserved(state: SteeringState, pod: Pod) -> None:
     woken.add(pod.key)
     if not is_woken_with:
         state.effects.append(WakePod(pod, unseen=False))
+
+
+def end_wake(state: SteeringState, pod: Pod) -> None:
+    """kube-scheduler has asked about a woken pod, or it is gone: who still sleeps of its PodGroup is woken again."""
+    woken = state.nominations.woken
+    if pod.gang is not None and pod.key in woken and is_tried_with_its_group(pod):
+        woken.difference_update(state.cluster.gangs.members(pod.gang.key)[0])
 
 
 def check_later(state: SteeringState, key: str, grace: float) -> None:
