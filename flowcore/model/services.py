@@ -31,10 +31,12 @@ class ServiceIndex:
 
     Attributes:
         objects: all Services by key.
+        version: rises whenever other pods are selected.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, Service] = {}
+        self.version = 0
         self._by_namespace: dict[str, SelectorIndex[Labels]] = {}
         #: How many Services of a namespace select by the same labels.
         self._alike: Counter[tuple[str, Labels]] = Counter()
@@ -47,6 +49,7 @@ class ServiceIndex:
         selected, selects = before.selector if before else (), service.selector if service else ()
         if selected == selects:
             return False
+        self.version += 1
         namespace = key.partition("/")[0]
         if selects:
             self._file(namespace, selects)

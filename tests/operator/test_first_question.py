@@ -15,19 +15,23 @@ from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.planning.turns import TurnSelection
 from thalweg_operator.reservations.effects import CountHeld, Nominate
-from thalweg_operator.reservations.events import Event, PlanAsked, PlanMade, PricesPlanned
+from thalweg_operator.reservations.events import Event, ObjectSet, PlanAsked, PlanMade, PricesPlanned
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
 
+from flowcore.cluster.kinds import SERVICES
 from flowcore.model.backfill_history import BackfillRecord
 from flowcore.model.constraints import Conflict
+from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.default_spread import DefaultSpread
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, PreemptionMode, PreemptionPolicy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.services import Service
 from flowcore.model.volumes import ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
@@ -181,6 +185,20 @@ def test_what_a_plan_may_lose_a_place_by(waiting: str) -> None:
     create(world, "q")
     world.show()
     assert world.ask(f"{NAMESPACE}/q", NAMES)[0] == FilterOutcome.STEERED
+
+
+@pytest.mark.parametrize("selected", [True, False], ids=["a Service selects them", "no Service does"])
+def test_a_spread_by_services_counts_it(*, selected: bool) -> None:
+    """A policy's own default spread: pods without a controller are spread with those of their Services."""
+    required = (SpreadConstraint(HOSTNAME, 1, None, is_default=True),)
+    spread = msgspec.structs.replace(STEERED, cost=CostPolicy(default_spread=DefaultSpread(required)))
+    world = world_of(policies=(spread,))
+    selector = LABELS if selected else (("app", "db"),)
+    world.apply(ObjectSet(SERVICES, f"{NAMESPACE}/s", Service(NAMESPACE, "s", selector)))
+    create(world, "w0", labels=(*LABELS, ("track", "canary")))
+    world.show()
+    world.make_plan()
+    assert (first_question(world)[0] == FilterOutcome.HELD) == selected
 
 
 @pytest.mark.parametrize("waiting", COMES_FIRST)

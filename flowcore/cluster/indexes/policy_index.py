@@ -1,4 +1,4 @@
-"""The policies in force, in order: which policy governs a pod."""
+"""The policies in force, in order: which policy governs a pod, and which rules it adds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from flowcore.api.base import to_labels
 from flowcore.model.advice import ExtenderPod
-from flowcore.model.generational_cache import GenerationalCache
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, by_precedence, governing
 from flowcore.model.selectors import Labels, LabelSelector, value_of
+from flowcore.model.services import ServiceIndex
 
 #: Bytes of remembered answers, twice.
 _CACHE_BYTES = 2**23
@@ -71,6 +74,8 @@ class PolicyIndex:
         self._read = LabelsRead.by(self._ordered)
         #: By scheduler name and by the labels that are read.
         self._matching: GenerationalCache[tuple[str, Labels, Labels], list[Policy]] = GenerationalCache(_CACHE_BYTES)
+        #: Of a pod's signature the policy and the version of the Services that it was asked for with, and the answer.
+        self._ruled: GenerationalCache[PodSignature, tuple[Policy, int, PodSignature]] = GenerationalCache(_CACHE_BYTES)
 
     @property
     def ordered(self) -> tuple[Policy, ...]:
@@ -124,6 +129,18 @@ class PolicyIndex:
             self._matching.put(key, matching, 56 + 8 * len(matching))
         return matching
 
+    def with_rules(self, signature: PodSignature, policy: Policy, services: ServiceIndex) -> PodSignature:
+        """The signature of a governed pod with the rules of its policy (``with_policy_constraints``).
+
+        The answer is remembered until ``age`` drops it.
+        """
+        known = self._ruled.get(signature)
+        if known is None or known[0] is not policy or known[1] != services.version:
+            ruled = with_policy_constraints(signature, policy, services)
+            known = policy, services.version, ruled
+            self._ruled.put(signature, known, 0 if ruled is signature else estimate_bytes(ruled))
+        return known[2]
+
     def left_out(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
         """The policies that match a pod and do not govern it, because it is in a system namespace."""
         if not self._is_system(namespace_labels):
@@ -143,3 +160,4 @@ class PolicyIndex:
     def age(self) -> None:
         """Drops the answers that were not read since the last call but one. To be called now and then."""
         self._matching.age()
+        self._ruled.age()

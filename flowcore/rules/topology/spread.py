@@ -44,7 +44,7 @@ class Spread:
     @classmethod
     def of(cls, constraint: SpreadConstraint, signature: PodSignature, counter: DomainCounter) -> Spread:
         """The constraint over a counter of the nodes that it counts (``CountedNodes``)."""
-        eligible_domains = np.unique(counter.domains.codes[counter.counted_nodes])
+        eligible_domains = np.flatnonzero(np.bincount(counter.domains.codes[counter.counted_nodes]))
         fixed_minimum = None if len(eligible_domains) else _NO_DOMAIN
         if len(eligible_domains) < constraint.min_domains:
             fixed_minimum = 0

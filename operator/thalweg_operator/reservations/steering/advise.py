@@ -74,10 +74,10 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
     if pod is None:
         known = cluster.pods.get(extender_pod.key)
         return known is None or known.uid != extender_pod.uid
+    if pod.key in ledger.reservations or pod.replaces:
+        return False
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(policy, pod):
-        return False
-    if pod.key in ledger.reservations or pod.replaces:
         return False
     if pod.gang is None:
         return is_new(ledger, pod)

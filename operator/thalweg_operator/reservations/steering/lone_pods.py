@@ -11,11 +11,13 @@ the question at once, whoever waits beside it, unless the plan under way loses b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
 from math import inf
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature, SpreadMatch
@@ -160,7 +162,7 @@ def _bind(state: SteeringState, pod: Pod, policy: Policy) -> bool:
         return False
     if _prefers_nodes(pod, firm, prices) and has_full_nodes(firm) and state.ledger.helped.total != firm.helped:
         return False  # it might prefer a node where room came free
-    for node in _open(state, pod, policy, cheapest_nodes(prices)):
+    for node in filter(_open_to(state, pod, policy), cheapest_nodes(prices)):
         if state.nominations.price(prices, node) is None or state.cluster.node_changed_since(node, prices.generation):
             continue
         if _reserve(state, pod, node, Owner.BINDER):
@@ -200,7 +202,7 @@ def priced_with_others(state: SteeringState, pod: Pod, policy: Policy, prices: P
     None: only a round can tell.
     """
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
-    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
     constraints = signature.constraints
     if constraints is None or not (
         constraints.preferred
@@ -227,12 +229,12 @@ def _best(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) 
     known = priced_with_others(state, pod, policy, prices)
     if known is None:
         return  # what it prefers only a round can tell
-    open_nodes = _open(state, pod, policy, nodes)
-    costs = _costs_now(state, known, open_nodes)
-    if inf in costs and _prefers_nodes(pod, prices, known):
+    costs, is_open = known.of_all(nodes), _open_to(state, pod, policy)
+    if _prefers_nodes(pod, prices, known) and any(
+        cost == inf and is_open(node) for cost, node in zip(costs, nodes, strict=True)
+    ):
         return  # it might prefer that node
-    for place in sorted(range(len(costs)), key=costs.__getitem__)[:_MOST_NODES]:
-        yield open_nodes[place]
+    yield from islice(filter(is_open, _cheapest_now(state, known, nodes, costs)), _MOST_NODES)
 
 
 def _prefers_nodes(pod: Pod, prices: PlannedPrices, known: PlannedPrices) -> bool:
@@ -240,15 +242,27 @@ def _prefers_nodes(pod: Pod, prices: PlannedPrices, known: PlannedPrices) -> boo
     return known is not prices or bool(pod.pod_class.preferred_affinity)
 
 
-def _costs_now(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str]) -> list[float]:
-    """What each node costs by the prices and by what came there since; infinite where that is not known."""
-    records, cluster = state.nominations, state.cluster
-    costs: list[float] = prices.of_all(nodes)
-    came = records.arrivals.nodes
-    for place, node in enumerate(nodes):
-        if node in came and (taken := records.arrivals.since(node, prices.arrival)) is not None:
-            costs[place] += _rise(taken, cluster.nodes.get(node), prices)
-    return costs
+def _cheapest_now(
+    state: SteeringState, prices: PlannedPrices, nodes: Sequence[str], costs: Sequence[float]
+) -> Iterator[str]:
+    """The nodes by what they cost and by what came there since, which only makes them dearer.
+
+    Args:
+        costs: of each node by the prices; infinite: that is not known.
+    """
+    cluster, arrivals = state.cluster, state.nominations.arrivals
+    #: What each node costs at least, its place, and whether that is what it costs.
+    least = [(cost, place, False) for place, cost in enumerate(costs)]
+    heapify(least)
+    while least:
+        cost, place, is_known = least[0]
+        node = nodes[place]
+        taken = None if is_known else arrivals.since(node, prices.arrival)
+        if taken is None:
+            heappop(least)
+            yield node
+        else:
+            heapreplace(least, (cost + _rise(taken, cluster.nodes.get(node), prices), place, True))
 
 
 def _rise(taken: tuple[int, int], node: Node | None, prices: PlannedPrices) -> float:
@@ -261,15 +275,16 @@ def _rise(taken: tuple[int, int], node: Node | None, prices: PlannedPrices) -> f
     return 100 * prices.tolerance * sum(shares) / 2
 
 
-def _open(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Sequence[str]:
-    """The nodes that no rule between pods closes to the pod, with all pods that are reserved."""
+def _open_to(state: SteeringState, pod: Pod, policy: Policy) -> Callable[[str], bool]:
+    """Whether no rule between pods closes a node to the pod, with all pods that are reserved."""
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
-    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
     if signature.constraints is None and not index.anti_affinity_terms_for(signature):
-        return nodes
+        return lambda _: True
     table = state.nominations.node_table.of(cluster.nodes)
     closed = closed_by_rules(pod.pod_class, signature, index, table)
-    return [node for node in nodes if (row := table.index.get(node)) is not None and not closed[row]]
+    row_of = table.index.get
+    return lambda node: (row := row_of(node)) is not None and not closed[row]
 
 
 def _is_alone(state: SteeringState, pod: Pod, policy: Policy) -> bool:
@@ -293,7 +308,7 @@ def _may_go_first(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     return (
         _is_placed_by_price(state, pod, policy)
         and not _room_came_for_others(state, pod)
-        and not records.under_way.comes_before(pod, policy, cluster.namespaces, was_in_vain)
+        and not records.under_way.comes_before(pod, policy, cluster, was_in_vain)
     )
 
 
@@ -314,7 +329,7 @@ def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     No rule of reserved pods that kube-scheduler is still to ask about may count it: they come first.
     """
     cluster, ledger = state.cluster, state.ledger
-    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
     return (
         not state.is_delivering
         and not ledger.ends

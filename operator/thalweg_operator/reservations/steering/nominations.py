@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
-from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -243,7 +243,7 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
     records, reservation = state.nominations, state.ledger.reservations[key]
     policy, node = state.policy_of(reservation.pod), state.cluster.nodes.get(reservation.node)
     if policy is not None and node is not None:
-        keys = counting_keys(with_policy_constraints(place_key.signature, policy, state.cluster.services))
+        keys = counting_keys(state.cluster.policies.with_rules(place_key.signature, policy, state.cluster.services))
         records.places.add(key, place_key, node.name, domains_of(node, keys))
     if reservation.phase is Phase.RESERVED:
         records.reserved[key] = None

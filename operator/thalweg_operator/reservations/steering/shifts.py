@@ -14,7 +14,6 @@ from itertools import chain, islice
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.inter_pod_constraints import HOSTNAME, AffinityTerm, InterPodConstraints
 from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.nodes import Node
@@ -237,7 +236,7 @@ def _shifted(
 ) -> Place | None:
     cluster, ledger = state.cluster, state.ledger
     prices = state.nominations.prices_for(pod.pod_class, policy.name)
-    signature = with_policy_constraints(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
     if prices is None or counted_by_others(state, signature) or _decides_for_others(state.cluster, pod):
         return None
     if not are_rules_at_hand(state, _read_for_moves(signature)):
@@ -360,7 +359,8 @@ def _counted(state: SteeringState) -> CountedPods:
 def _rules_of(cluster: Cluster, pod: Pod) -> PodSignature:
     """The pod's signature with the rules of its policy."""
     policy = cluster.policies.of(pod, cluster.namespaces)
-    return pod.signature if policy is None else with_policy_constraints(pod.signature, policy, cluster.services)
+    signature = pod.signature
+    return signature if policy is None else cluster.policies.with_rules(signature, policy, cluster.services)
 
 
 def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
-from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, WaitingMode
@@ -114,7 +113,7 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         if group and not optional:
             plan.broken.setdefault(group, conflicts)
         return
-    signature = with_policy_constraints(pod.signature, placement.policy, state.cluster.services)
+    signature = state.cluster.policies.with_rules(pod.signature, placement.policy, state.cluster.services)
     reserved = Reserved(pod, placement, signature, owner, group, optional)
     if plan.in_groups:
         plan.waiting.append(reserved)
@@ -140,7 +139,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         or not _has_devices(state, placement, event.generation)
         or _breaks_rules(
             state,
-            with_policy_constraints(current.signature, policy, cluster.services),
+            cluster.policies.with_rules(current.signature, policy, cluster.services),
             placement.node,
             reserved=current.key in ledger.held,
         )

@@ -14,7 +14,6 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import immovable_reason
-from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import RecentMove
@@ -91,7 +90,7 @@ def reserve_place(
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
     placeholder = _placeholder(cluster, victim)
-    signature = with_policy_constraints(placeholder.signature, policy, cluster.services)
+    signature = cluster.policies.with_rules(placeholder.signature, policy, cluster.services)
     if (
         cluster.node_changed_since(node, generation)
         or ledger.drift.conflicts(signature, cluster.nodes[node], cluster.nodes, cluster.occupancy.pod_index)

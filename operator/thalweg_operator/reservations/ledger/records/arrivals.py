@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Set as AbstractSet
 from operator import itemgetter
 
 from flowcore.model.pods import PodClass
@@ -46,11 +45,6 @@ class Arrivals:
         on_node = self._on.get(node, ())
         came = on_node[bisect_right(on_node, number, key=_number) :]
         return (sum(cpu for _, cpu, _ in came), sum(memory for *_, memory in came)) if came else None
-
-    @property
-    def nodes(self) -> AbstractSet[str]:
-        """Nodes that pods came to, as far as is remembered."""
-        return self._on.keys()
 
     def __len__(self) -> int:
         """Nodes that are remembered."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from flowcore.model.constraint_limits import all_or_none, with_policy_constraints
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import Labels
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 
 
@@ -73,9 +73,7 @@ class PlanUnderWay:
                 if not counted[priority]:
                     del counted[priority]
 
-    def comes_before(
-        self, pod: Pod, policy: Policy, namespaces: Mapping[str, Labels], was_in_vain: Callable[[Pod], bool]
-    ) -> bool:
+    def comes_before(self, pod: Pod, policy: Policy, cluster: Cluster, was_in_vain: Callable[[Pod], bool]) -> bool:
         """Whether the plan, or the next one, may lose by it that a pod gets a place first.
 
         A pod of no lower priority that no rule of other pods of the plan speaks of takes the last room on a node, or
@@ -85,19 +83,18 @@ class PlanUnderWay:
         Args:
             pod: a pod that comes by itself.
             policy: which governs it.
-            namespaces: labels of the namespaces.
             was_in_vain: whether an earlier plan had no node for a pod.
         """
-        self._look(was_in_vain)
+        self._look(cluster, was_in_vain)
         priority = pod.pod_class.priority
         return (
             self.keeps_room
             or max(self._priorities, default=priority) > priority
             or any(first >= priority for first in self._first)
-            or self._counted.by_others(with_policy_constraints(pod.signature, policy), namespaces)
+            or self._counted.by_others(_ruled(pod, policy, cluster), cluster.namespaces)
         )
 
-    def _look(self, was_in_vain: Callable[[Pod], bool]) -> None:
+    def _look(self, cluster: Cluster, was_in_vain: Callable[[Pod], bool]) -> None:
         pods, self._to_look_at = self._to_look_at, {}
         for key, (pod, policy) in pods.items():
             priority = pod.pod_class.priority
@@ -108,6 +105,10 @@ class PlanUnderWay:
             if comes_first:
                 self._first[priority] += 1
             if pod.constraints is not None or policy.has_rules:
-                self._ruled[key] = with_policy_constraints(pod.signature, policy)
+                self._ruled[key] = _ruled(pod, policy, cluster)
                 self._signatures[self._ruled[key]] += 1
         self._counted.learn((self._ruled[key] for key in pods if key in self._ruled), apart=True)
+
+
+def _ruled(pod: Pod, policy: Policy, cluster: Cluster) -> PodSignature:
+    return cluster.policies.with_rules(pod.signature, policy, cluster.services)
