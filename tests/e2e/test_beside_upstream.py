@@ -48,12 +48,14 @@ async def create_gang(
     return names
 
 
-async def condition(scene: ClusterScenario, group: str, status: str) -> dict[str, Any]:
-    """The condition of a PodGroup about its scheduling, once it has this status."""
+async def condition(scene: ClusterScenario, group: str, status: str, words: str = "") -> dict[str, Any]:
+    """The condition of a PodGroup about its scheduling, once it has this status and says these words."""
 
     def of(each: Any) -> dict[str, Any]:
-        conditions = each.get("status", {}).get("conditions", [])
-        return next((one for one in conditions if (one["type"], one["status"]) == ("PodGroupScheduled", status)), {})
+        for one in each.get("status", {}).get("conditions", []):
+            if (one["type"], one["status"]) == ("PodGroupScheduled", status) and words in one["message"]:
+                return dict(one)
+        return {}
 
     path = f"/apis/{GROUPS}/namespaces/{scene.namespace}/podgroups/{group}"
     return of(await scene.api.wait_for(path, lambda each: bool(of(each))))
@@ -103,11 +105,11 @@ async def test_our_gangs_by_the_binder(scene: ClusterScenario) -> None:
     for name in large:
         await scene.reason_of(name, "PodGroup", "needs 5 pods at once")
     assert await bound(scene, large) == []
-    placed, waits = await condition(scene, "fits", "True"), await condition(scene, "large", "False")
+    placed = await condition(scene, "fits", "True")
+    waits = await condition(scene, "large", "False", "needs 5 pods at once")  # before that it may lack pods
     assert (placed["reason"], placed["message"]) == ("Scheduled", "Thalweg placed 4 pods; the group needs 4.")
     assert waits["reason"] == "Unschedulable"
     assert waits["message"].startswith("Thalweg: PodGroup ")
-    assert "needs 5 pods at once" in waits["message"]
     await scene.nodes("c", cpu="4")
     await scene.nodes_of(*large, within=60)
     assert (await condition(scene, "large", "True"))["lastTransitionTime"] >= waits["lastTransitionTime"]

@@ -50,7 +50,13 @@ LEASE = NamespacedName("kube-system", "thalweg")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 STEERED = policy_object(
-    "steered", selects={"podSelector": {}}, delivery="Extender", waiting="Gate", steering="Require", precedence=5
+    "steered",
+    selects={"podSelector": {}},
+    delivery="Extender",
+    waiting="Gate",
+    gangs={"waiting": "Gate"},  # kube-scheduler does not schedule gangs here, and the API server serves PodGroups
+    steering="Require",
+    precedence=5,
 )
 BOUND = policy_object("bound", selects={"podSelector": {}}, precedence=5)
 
