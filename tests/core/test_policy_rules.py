@@ -45,4 +45,6 @@ def test_what_is_remembered_is_what_holds(seed: int) -> None:
             case 2:
                 index.age()
         signature, policy = draw.choice(SIGNATURES), draw.choice(policies[-2:])
-        assert index.with_rules(signature, policy, services) == with_policy_constraints(signature, policy, services)
+        assert index.with_policy_rules(signature, policy, services) == with_policy_constraints(
+            signature, policy, services
+        )

@@ -129,7 +129,7 @@ class PolicyIndex:
             self._matching.put(key, matching, 56 + 8 * len(matching))
         return matching
 
-    def with_rules(self, signature: PodSignature, policy: Policy, services: ServiceIndex) -> PodSignature:
+    def with_policy_rules(self, signature: PodSignature, policy: Policy, services: ServiceIndex) -> PodSignature:
         """The signature of a governed pod with the rules of its policy (``with_policy_constraints``).
 
         The answer is remembered until ``age`` drops it.

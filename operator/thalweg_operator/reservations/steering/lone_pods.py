@@ -202,7 +202,7 @@ def priced_with_others(state: SteeringState, pod: Pod, policy: Policy, prices: P
     None: only a round can tell.
     """
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
-    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_policy_rules(pod.signature, policy, cluster.services)
     constraints = signature.constraints
     if constraints is None or not (
         constraints.preferred
@@ -278,7 +278,7 @@ def _rise(taken: tuple[int, int], node: Node | None, prices: PlannedPrices) -> f
 def _open_to(state: SteeringState, pod: Pod, policy: Policy) -> Callable[[str], bool]:
     """Whether no rule between pods closes a node to the pod, with all pods that are reserved."""
     cluster, index = state.cluster, state.cluster.occupancy.pod_index
-    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_policy_rules(pod.signature, policy, cluster.services)
     if signature.constraints is None and not index.anti_affinity_terms_for(signature):
         return lambda _: True
     table = state.nominations.node_table.of(cluster.nodes)
@@ -329,7 +329,7 @@ def _is_placed_by_price(state: SteeringState, pod: Pod, policy: Policy) -> bool:
     No rule of reserved pods that kube-scheduler is still to ask about may count it: they come first.
     """
     cluster, ledger = state.cluster, state.ledger
-    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_policy_rules(pod.signature, policy, cluster.services)
     return (
         not state.is_delivering
         and not ledger.ends

@@ -243,7 +243,9 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
     records, reservation = state.nominations, state.ledger.reservations[key]
     policy, node = state.policy_of(reservation.pod), state.cluster.nodes.get(reservation.node)
     if policy is not None and node is not None:
-        keys = counting_keys(state.cluster.policies.with_rules(place_key.signature, policy, state.cluster.services))
+        keys = counting_keys(
+            state.cluster.policies.with_policy_rules(place_key.signature, policy, state.cluster.services)
+        )
         records.places.add(key, place_key, node.name, domains_of(node, keys))
     if reservation.phase is Phase.RESERVED:
         records.reserved[key] = None

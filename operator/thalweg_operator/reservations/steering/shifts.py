@@ -236,7 +236,7 @@ def _shifted(
 ) -> Place | None:
     cluster, ledger = state.cluster, state.ledger
     prices = state.nominations.prices_for(pod.pod_class, policy.name)
-    signature = cluster.policies.with_rules(pod.signature, policy, cluster.services)
+    signature = cluster.policies.with_policy_rules(pod.signature, policy, cluster.services)
     if prices is None or counted_by_others(state, signature) or _decides_for_others(state.cluster, pod):
         return None
     if not are_rules_at_hand(state, _read_for_moves(signature)):
@@ -360,7 +360,7 @@ def _rules_of(cluster: Cluster, pod: Pod) -> PodSignature:
     """The pod's signature with the rules of its policy."""
     policy = cluster.policies.of(pod, cluster.namespaces)
     signature = pod.signature
-    return signature if policy is None else cluster.policies.with_rules(signature, policy, cluster.services)
+    return signature if policy is None else cluster.policies.with_policy_rules(signature, policy, cluster.services)
 
 
 def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:

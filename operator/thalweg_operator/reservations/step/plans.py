@@ -113,7 +113,7 @@ def _carry_out(state: State, plan: PlanInHand, event: PlanMade, placement: Plann
         if group and not optional:
             plan.broken.setdefault(group, conflicts)
         return
-    signature = state.cluster.policies.with_rules(pod.signature, placement.policy, state.cluster.services)
+    signature = state.cluster.policies.with_policy_rules(pod.signature, placement.policy, state.cluster.services)
     reserved = Reserved(pod, placement, signature, owner, group, optional)
     if plan.in_groups:
         plan.waiting.append(reserved)
@@ -139,7 +139,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         or not _has_devices(state, placement, event.generation)
         or _breaks_rules(
             state,
-            cluster.policies.with_rules(current.signature, policy, cluster.services),
+            cluster.policies.with_policy_rules(current.signature, policy, cluster.services),
             placement.node,
             reserved=current.key in ledger.held,
         )

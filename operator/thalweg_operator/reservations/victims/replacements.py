@@ -90,7 +90,7 @@ def reserve_place(
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
     placeholder = _placeholder(cluster, victim)
-    signature = cluster.policies.with_rules(placeholder.signature, policy, cluster.services)
+    signature = cluster.policies.with_policy_rules(placeholder.signature, policy, cluster.services)
     if (
         cluster.node_changed_since(node, generation)
         or ledger.drift.conflicts(signature, cluster.nodes[node], cluster.nodes, cluster.occupancy.pod_index)

@@ -111,4 +111,4 @@ class PlanUnderWay:
 
 
 def _ruled(pod: Pod, policy: Policy, cluster: Cluster) -> PodSignature:
-    return cluster.policies.with_rules(pod.signature, policy, cluster.services)
+    return cluster.policies.with_policy_rules(pod.signature, policy, cluster.services)
